@@ -1,0 +1,44 @@
+# Every target installs what it needs, once, into an environment of its own.
+PYTHON ?= python3
+# Torch starts more threads than small models can feed; one is faster.
+export OMP_NUM_THREADS ?= 1
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+
+DEMO := .venv-demo
+TEST := .venv-test
+BACKENDS := tensorflow jax torch
+SOURCES := keras_cond tests examples
+
+.PHONY: demo test lint docs
+
+# Train the small ViT on digits with each method; about two minutes.
+demo: $(DEMO)/installed
+	KERAS_BACKEND=jax $(DEMO)/bin/python examples/vit.py --output runs/demo --overwrite
+
+# Every test on every backend.
+test: $(TEST)/installed
+	for backend in $(BACKENDS); do \
+		echo "== $$backend"; \
+		KERAS_BACKEND=$$backend $(TEST)/bin/python -m pytest -q -n 2 || exit 1; \
+	done
+
+lint: $(TEST)/installed
+	$(TEST)/bin/ruff check $(SOURCES)
+	$(TEST)/bin/ruff format --check $(SOURCES)
+
+# Every code block of the documentation runs; every public name is documented.
+docs: $(TEST)/installed
+	KERAS_BACKEND=jax $(TEST)/bin/python -m pytest -q tests/test_documentation.py
+
+$(DEMO)/installed: pyproject.toml requirements.txt
+	$(PYTHON) -m venv $(DEMO)
+	$(DEMO)/bin/python -m pip install -q -c requirements.txt -e '.[jax]' \
+		matplotlib scikit-learn
+	touch $@
+
+# tensorflow-cpu is TensorFlow without its GPU libraries.
+$(TEST)/installed: pyproject.toml requirements.txt
+	$(PYTHON) -m venv $(TEST)
+	$(TEST)/bin/python -m pip install -q -c requirements.txt \
+		-e '.[jax,torch,examples,test]' tensorflow-cpu
+	touch $@
