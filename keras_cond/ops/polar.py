@@ -1,0 +1,125 @@
+"""Polar factor with a relative floor."""
+
+from keras import ops
+
+from keras_cond.ops import scale, singular_map
+from keras_cond.ops.quintics import quintic_chain
+from keras_cond.ops.validation import check_floor, check_method, float_tensor
+
+# The quintics are chosen for intervals no wider than 1 : 10. For the default floor this
+# costs no further step, and no intermediate singular value falls by more than half.
+WIDEST = 0.1
+
+
+def polar(x, method="newton_schulz", floor=1e-3):
+    """Polar factor U Vᵀ of X = U S Vᵀ, with a relative floor.
+
+    polar(X) = U p(S/u) Vᵀ, where u is an upper bound of σ_max (at most 5 % above it)
+    and p is odd, 1 (to 1e-6) from floor · σ_max on, and nearly linear below. So a
+    direction at or above the floor is lifted to 1, one below it about in proportion,
+    and a null one stays null. The plain U Vᵀ is not defined for a rank-deficient X
+    (a repeated token is one); this map is single-valued, odd, independent of the scale
+    of X and has a derivative of at most about 4/(floor · σ_max).
+
+    Args:
+        x: Float tensor of shape (..., N, D), of any unit.
+        method: `"newton_schulz"` (default; matrix products alone: fast under XLA, in
+            half precision and on export) or `"svd"` (by `keras.ops.svd`, as a
+            reference). Both apply the same p.
+        floor: float in (0, 1), a fraction of σ_max, dimensionless. The default, 1e-3,
+            is as low as float32 carries: rounding in a null direction, about 1e-7, is
+            lifted by 1/floor too.
+
+    Returns:
+        Tensor of the shape and dtype of `x`, dimensionless. Computed in float32, or in
+        float64 for float64. Zero for a zero matrix; NaN for a matrix with a NaN.
+
+    Raises:
+        ValueError: If `x` holds integers or has fewer than two dimensions, or `method`
+            or `floor` is not as above.
+
+    Example:
+
+    >>> keras_cond.ops.polar(np.diag([3.0, -0.5, 0.0]))  # diag(1, -1, 0)
+
+    References: N. Higham, "Functions of Matrices", chapter 8; N. Amsel et al., "The
+    Polar Express", 2025, arXiv:2505.16932.
+    """
+    x, dtype = float_tensor(x)
+    factor, _ = polar_and_norm(x, method, floor)
+    return ops.cast(factor, dtype)
+
+
+def polar_and_norm(x, method, floor):
+    """Returns `polar(x)` and σ_max, of shape (..., 1, 1).
+
+    Args:
+        x: Tensor of shape (..., N, D), float32 or float64.
+        method: As in `polar`.
+        floor: As in `polar`.
+    """
+    check_method(method)
+    check_floor(floor)
+    chain = quintic_chain(floor / scale.LOOSENESS, WIDEST)
+    x, peak = scale.unit_peak(x)
+    if method == "svd":
+        factors = u, s, vt = singular_map.singular_factors(x)
+        norm, bound = singular_map.norm_and_bound(x, factors)
+        s = s / ops.stop_gradient(bound)[..., 0]
+        factor = singular_map.singular_map(
+            x / bound, (u, s, vt), *scalar_functions(chain)
+        )
+    else:
+        factor, norm = on_smaller_side(x, lambda a: _newton_schulz(a, chain))
+    return factor, norm * peak
+
+
+def on_smaller_side(x, function):
+    """Calls a function of wide matrices on `x`, or on its transpose where it is tall.
+
+    A number of rows or columns that is not known yet counts as the larger one.
+
+    Args:
+        x: Tensor of shape (..., N, D).
+        function: Takes a tensor (..., r, c), r <= c, and returns one of that shape
+            (transposed back here) and another one.
+    """
+    rows, columns = x.shape[-2:]
+    tall = not isinstance(rows, int) or (isinstance(columns, int) and rows > columns)
+    if not tall:
+        return function(x)
+    result, other = function(ops.swapaxes(x, -1, -2))
+    return ops.swapaxes(result, -1, -2), other
+
+
+def _newton_schulz(a, chain):
+    """Polar factor and σ_max of `a`, of shape (..., r, c), by a chain of quintics."""
+    norm, bound = scale.norm_and_bound(a)
+    a = a / bound
+    for first, third, fifth in chain:
+        square = scale.gram(a)
+        step = third * square + fifth * (square @ square)
+        a = first * a + (step @ a)
+    return a, norm
+
+
+def scalar_functions(chain):
+    """Returns s → p(s)/s and s → p'(s) for the composition p of a chain of quintics."""
+
+    def gain(s):
+        total = ops.ones_like(s)
+        for first, third, fifth in chain:
+            square = s * s
+            factor = first + square * (third + square * fifth)
+            s, total = s * factor, total * factor
+        return total
+
+    def derivative(s):
+        total = ops.ones_like(s)
+        for first, third, fifth in chain:
+            square = s * s
+            total = total * (first + square * (3 * third + square * 5 * fifth))
+            s = s * (first + square * (third + square * fifth))
+        return total
+
+    return gain, derivative

@@ -1,0 +1,75 @@
+"""Odd quintics that, composed, send every number of an interval to one.
+
+For a matrix with singular values s, the product a X + b X XᵀX + c X XᵀX XᵀX has
+the singular values p(s) = a s + b s³ + c s⁵ and the same singular vectors. A short
+chain of such p that ends at 1 therefore gives the polar factor by matrix products
+alone. The coefficients are found once in float64 and cached; they are Python floats.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+
+# The chain stops when |1 - p| is below this on the whole interval.
+PRECISION = 1e-6
+
+
+def best_quintic(lower, upper):
+    """Returns the odd quintic closest to 1 on an interval, in the maximum norm.
+
+    The error of the best p(s) = a s + b s³ + c s⁵ alternates in sign at four points
+    lower < q < r < upper (Chebyshev), where q and r are the extrema of p. The points
+    and the coefficients are improved in turn until they agree (Remez exchange).
+
+    Args:
+        lower: float, left end of the interval, 0 < lower <= upper.
+        upper: float, right end of the interval.
+
+    Returns:
+        Tuple `((a, b, c), error)` with error = max |1 - p| on the interval.
+
+    Reference: N. Amsel et al., "The Polar Express", 2025, arXiv:2505.16932,
+    sections 3.2 and 3.3.
+    """
+    if upper - lower < 1e-3 * upper:
+        # Limit of a point interval: p and its first two derivatives fit there.
+        return (15 / 8 / upper, -10 / 8 / upper**3, 3 / 8 / upper**5), 0.0
+    q, r = lower + (upper - lower) * np.array([0.25, 0.75])
+    for _ in range(100):
+        points = np.array([lower, q, r, upper])
+        signs = np.array([1.0, -1.0, 1.0, -1.0])
+        system = np.stack([points, points**3, points**5, signs], axis=1)
+        a, b, c, error = np.linalg.solve(system, np.ones(4))
+        root = np.sqrt(9 * b**2 - 20 * a * c)
+        extrema = np.sqrt([(-3 * b - root) / (10 * c), (-3 * b + root) / (10 * c)])
+        if np.max(np.abs(extrema - [q, r])) < 1e-13:
+            break
+        q, r = extrema
+    return (float(a), float(b), float(c)), abs(float(error))
+
+
+@lru_cache(maxsize=None)
+def quintic_chain(lower, widest=0.0):
+    """Returns quintics whose composition is 1 on [lower, 1], to 1e-6.
+
+    Each is the best one for the interval that the ones before it leave. All but the
+    last few aim at the small values, so the chain is short: seven for 1e-3.
+
+    Args:
+        lower: float in (0, 1), the smallest number to be sent to 1.
+        widest: float in [0, 1). Below it an interval is cut: the quintics are then
+            gentler (their factor p(s)/s stays away from 0) and more of them are
+            needed. The default, 0, never cuts.
+
+    Returns:
+        Tuple of `(a, b, c)` triples, the first to be applied first.
+    """
+    chain, upper = [], 1.0
+    while True:
+        coefficients, error = best_quintic(max(lower, widest * upper), upper)
+        a, b, c = coefficients
+        lower = a * lower + b * lower**3 + c * lower**5
+        chain.append(coefficients)
+        if 1 - lower < PRECISION and error < PRECISION:
+            return tuple(chain)
+        lower, upper = min(lower, 1 - error), 1 + error

@@ -1,0 +1,125 @@
+"""Singular values, condition number and spectral norm, exactly."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_cond.ops.validation import check_finite_number, float_tensor
+
+
+def finite_or_zero(x):
+    """Returns `x` with each matrix that has a NaN or infinity put to zero, and where.
+
+    An SVD of such a matrix raises on TensorFlow and torch, and takes the whole batch
+    with it.
+
+    Args:
+        x: Float tensor of shape (..., N, D).
+
+    Returns:
+        Tuple of the tensor, and of booleans of shape (..., 1, 1), true at finite ones.
+    """
+    finite = ops.all(ops.isfinite(x), axis=(-2, -1), keepdims=True)
+    return ops.where(finite, x, ops.zeros_like(x)), finite
+
+
+def singular_values(x):
+    """Singular values of each matrix, largest first.
+
+    Args:
+        x: Float tensor of shape (..., N, D), real.
+
+    Returns:
+        Tensor of shape (..., min(N, D)) and the unit of `x`: float64 for float64,
+        else float32. A matrix that holds a NaN or an infinity has NaN for each value;
+        the other matrices of the batch keep theirs.
+
+    Raises:
+        ValueError: If `x` holds integers or has fewer than two dimensions.
+
+    Example:
+
+    >>> keras_cond.ops.singular_values(np.diag([1.0, 4.0, 2.0]))  # 4, 2, 1
+
+    Reference: G. Golub, C. Van Loan, "Matrix Computations", section 2.4.
+    """
+    x, _ = float_tensor(x)
+    x, finite = finite_or_zero(x)
+    values = ops.svd(x, full_matrices=False, compute_uv=False)
+    return ops.where(finite[..., 0], values, float("nan"))
+
+
+def spectral_norm(x):
+    """Spectral norm σ_max of each matrix: its largest singular value.
+
+    Args:
+        x: Float tensor of shape (..., N, D), real.
+
+    Returns:
+        Tensor of shape (...) and the unit of `x`: float64 for float64, else float32.
+
+    Raises:
+        ValueError: If `x` holds integers or has fewer than two dimensions.
+
+    Example:
+
+    >>> keras_cond.ops.spectral_norm(np.diag([1.0, 4.0, 2.0]))  # 4
+
+    Reference: G. Golub, C. Van Loan, "Matrix Computations", section 2.3.
+    """
+    return singular_values(x)[..., 0]
+
+
+def condition_number(x, tolerance=None):
+    """Condition number κ = σ_max / σ_min of each matrix, dimensionless.
+
+    σ_min is the last of the min(N, D) singular values. One that rounding cannot tell
+    from zero counts as zero, and κ of a singular matrix is infinite.
+
+    Args:
+        x: Float tensor of shape (..., N, D), real.
+        tolerance: None, or a number in [0, 1). None: a value of at most
+            max(N, D) · eps · σ_max is zero (the usual rule for the rank, eps of the
+            dtype computed in), and then κ = inf. A number: values of at most
+            tolerance · σ_max are left out, and κ is that of the others.
+
+    Returns:
+        Tensor of shape (...): float64 for float64, else float32. 1 at the least, inf
+        for singular matrices (a zero matrix among them), NaN for a matrix with a NaN
+        or an infinity.
+
+    Raises:
+        ValueError: If `x` holds integers or has fewer than two dimensions, or
+            `tolerance` is not in [0, 1).
+
+    Example:
+
+    >>> keras_cond.ops.condition_number(np.diag([1.0, 4.0, 2.0]))  # 4
+    >>> keras_cond.ops.condition_number(np.diag([1.0, 4.0, 0.0]))  # inf
+    >>> keras_cond.ops.condition_number(np.diag([1.0, 4.0, 0.0]), tolerance=1e-3)  # 4
+
+    Reference: G. Golub, C. Van Loan, "Matrix Computations", sections 2.6 and 5.4.
+    """
+    if tolerance is not None:
+        check_finite_number(tolerance, "tolerance")
+        if not 0 <= tolerance < 1:
+            raise ValueError(
+                "`tolerance` is a fraction of the largest singular value. Received: "
+                f"tolerance={tolerance}. Expected 0 <= tolerance < 1, or None."
+            )
+    values = singular_values(x)
+    largest = values[..., :1]
+    if tolerance is None:
+        eps = np.finfo(keras.backend.standardize_dtype(values.dtype)).eps
+        size = ops.cast(ops.maximum(*ops.shape(x)[-2:]), values.dtype)
+        counts = values > size * float(eps) * largest
+        smallest = values[..., -1:]
+        regular = counts[..., -1:]
+    else:
+        counts = values > tolerance * largest
+        smallest = ops.min(ops.where(counts, values, largest), axis=-1, keepdims=True)
+        regular = counts[..., :1]
+    kappa = ops.where(
+        regular, largest / ops.where(regular, smallest, 1.0), float("inf")
+    )
+    return ops.where(ops.isnan(largest), float("nan"), kappa)[..., 0]

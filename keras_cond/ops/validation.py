@@ -1,0 +1,122 @@
+"""Checks of arguments, shared by the functions of this package and the layers."""
+
+import math
+import numbers
+import warnings
+
+import keras
+import numpy as np
+from keras import ops
+
+METHODS = ("newton_schulz", "svd")
+
+
+def check_method(method):
+    """Raises ValueError unless `method` is a known way to compute."""
+    if method not in METHODS:
+        raise ValueError(
+            f"Unknown `method`. Received: method={method!r}. Expected one of "
+            f"{METHODS}: 'newton_schulz' (matrix products, the default) or 'svd'."
+        )
+
+
+def check_floor(floor):
+    """Raises ValueError unless 0 < floor < 1."""
+    if not isinstance(floor, numbers.Real) or not 0 < floor < 1:
+        raise ValueError(
+            "`floor` is a fraction of the largest singular value (or coefficient). "
+            f"Received: floor={floor!r}. Expected a number with 0 < floor < 1, for "
+            "example the default 1e-3."
+        )
+
+
+def check_epsilon(epsilon):
+    """Raises ValueError unless a Python number `epsilon` is in (0, 1].
+
+    Tensors and variables pass: their value may not be known yet.
+    """
+    if isinstance(epsilon, (str, bool, type(None))) or (
+        isinstance(epsilon, numbers.Real) and not 0 < epsilon <= 1
+    ):
+        raise ValueError(
+            "`epsilon` is the exponent of the graying. Received: "
+            f"epsilon={epsilon!r}. Expected a number with 0 < epsilon <= 1, for "
+            "example the default 0.95 (1 changes nothing)."
+        )
+
+
+def check_finite_number(value, name):
+    """Raises ValueError unless `value` is a finite real number."""
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, numbers.Real)
+        or not math.isfinite(value)
+    ):
+        raise ValueError(
+            f"`{name}` must be a finite number. Received: {name}={value!r}."
+        )
+
+
+def float_tensor(x, rank=2):
+    """Returns `x` in the precision to compute in, and its own dtype.
+
+    Args:
+        x: Float tensor or array of at least `rank` dimensions.
+        rank: int, the least number of dimensions.
+
+    Returns:
+        Tuple `(x, dtype)`: the tensor as float64 if it was float64, else as float32
+        (half precision has no range for squares), and the name of its own dtype.
+
+    Raises:
+        ValueError: If `x` is not a float tensor or has too few dimensions.
+    """
+    if isinstance(x, np.ndarray) and x.dtype == np.float64:
+        # Keras on torch would make it float32. JAX without x64 does, and warns.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            x = ops.convert_to_tensor(x, dtype="float64")
+    elif not isinstance(x, keras.KerasTensor):
+        x = ops.convert_to_tensor(x)
+    dtype = keras.backend.standardize_dtype(x.dtype)
+    if not keras.backend.is_float_dtype(dtype):
+        raise ValueError(
+            f"Expected a tensor of floats. Received: dtype={dtype}, "
+            f"shape={tuple(x.shape)}. Token ids must be embedded first; other "
+            "integers can be cast with `keras.ops.cast(x, 'float32')`."
+        )
+    if len(x.shape) < rank:
+        raise ValueError(
+            f"Expected a tensor of rank {rank} or more (..., N, D). Received: "
+            f"shape={tuple(x.shape)}. Add the missing axis with "
+            "`keras.ops.expand_dims`."
+        )
+    return ops.cast(x, dtype if dtype == "float64" else "float32"), dtype
+
+
+def token_mask(mask, x):
+    """Returns a mask of tokens as booleans of shape (..., N, 1), or None.
+
+    Args:
+        mask: None, or a tensor of shape (..., N), true or nonzero at real tokens.
+        x: The tokens, of shape (..., N, D).
+
+    Raises:
+        ValueError: If the shape of the mask is not that of the tokens.
+    """
+    if mask is None:
+        return None
+    if not isinstance(mask, keras.KerasTensor):
+        mask = ops.convert_to_tensor(mask)
+    got, expected = tuple(mask.shape), tuple(x.shape[:-1])
+    differs = any(
+        isinstance(g, int) and isinstance(e, int) and g != e
+        for g, e in zip(got, expected)
+    )
+    if len(got) != len(expected) or differs:
+        raise ValueError(
+            "The mask has one entry a token. Received: mask of shape "
+            f"{got} with tokens of shape {tuple(x.shape)}. Expected a mask of shape "
+            f"{expected}."
+        )
+    return ops.expand_dims(ops.cast(mask, "bool"), -1)
