@@ -79,7 +79,7 @@ def dct_basis(x, axis):
     length = x.shape[axis]
     dtype = keras.backend.standardize_dtype(x.dtype)
     if isinstance(length, int):
-        return ops.convert_to_tensor(_constant_basis(length).astype(dtype))
+        return ops.convert_to_tensor(constant_basis(length).astype(dtype))
     length = ops.shape(x)[axis]
     place = ops.arange(length, dtype="int32")
     return _cosines(place[:, None], place[None, :], ops.cast(length, "int32"), dtype)
@@ -107,7 +107,8 @@ def masked_dct_basis(real, dtype):
 
 
 @lru_cache(maxsize=64)
-def _constant_basis(length):
+def constant_basis(length):
+    """Matrix of the DCT-II of a known length, as a float64 array; do not write to it."""
     frequency, place = np.arange(length)[:, None], np.arange(length)[None, :]
     angle = (2 * place + 1) * frequency % (4 * length) * (np.pi / (2 * length))
     basis = np.sqrt(2 / length) * np.cos(angle)

@@ -1,0 +1,97 @@
+"""How a kernel of an attention projection is read as one matrix a head."""
+
+from keras import ops
+
+
+def head_axis(shape, num_heads, initializer):
+    """Returns which axis of a kernel counts heads, or None for a plain matrix.
+
+    Args:
+        shape: Sequence of ints, the shape of the kernel.
+        num_heads: Number of heads, or None if unknown.
+        initializer: The initializer that asks, named in the error.
+
+    Returns:
+        1 for (D, heads, d), the layout of query, key and value projections; 0 for
+        (heads, d, D), that of output projections; None for rank 2. Without
+        `num_heads`, rank 3 is (D, heads, d), unless heads · d = D and heads < d for the
+        reading as (heads, d, D), which in practice only an output projection has.
+
+    Raises:
+        ValueError: If the kernel cannot be meant.
+    """
+    shape = tuple(shape)
+    name = type(initializer).__name__
+    if len(shape) == 2:
+        if num_heads is not None and shape[1] % num_heads:
+            raise ValueError(
+                f"`{name}(num_heads={num_heads})` reads a kernel of rank 2 as "
+                "(D, num_heads · d), so `num_heads` must divide its columns. Received: "
+                f"shape={shape}. Change `num_heads`, or leave it out to treat the "
+                "kernel as one matrix."
+            )
+        return None
+    if len(shape) != 3:
+        raise ValueError(
+            f"`{name}` initializes kernels of shape (D, heads, d), (heads, d, D) or "
+            f"(D, E). Received: shape={shape}, of rank {len(shape)}. Pass another "
+            "initializer for this kernel."
+        )
+    if num_heads is None:
+        first, second, last = shape
+        return 0 if first * second == last and first < second else 1
+    if shape[1] == num_heads:
+        return 1
+    if shape[0] == num_heads:
+        return 0
+    raise ValueError(
+        f"`{name}(num_heads={num_heads})` found no axis of heads. Received: "
+        f"shape={shape}. Expected (D, {num_heads}, d), the kernel of a query, key or "
+        f"value projection, or ({num_heads}, d, D), that of an output projection. "
+        "Grouped keys and values have fewer heads than queries: give each projection "
+        "an initializer of its own, or leave out `num_heads`."
+    )
+
+
+def per_head(matrices, shape, num_heads, axis):
+    """Assembles a kernel from one matrix a head.
+
+    Args:
+        matrices: Tensor of shape (heads, rows, columns).
+        shape: Shape of the kernel.
+        num_heads: Number of heads of a kernel of rank 2, or None.
+        axis: As returned by `head_axis`.
+    """
+    if axis == 0:
+        return matrices
+    if axis is None and num_heads is None:
+        return matrices[0]
+    return ops.reshape(ops.transpose(matrices, (1, 0, 2)), shape)
+
+
+def matrix_shape(shape, num_heads, axis):
+    """Returns (heads, rows, columns) for the arguments of `per_head`."""
+    if axis == 0:
+        return tuple(shape)
+    if axis == 1:
+        return shape[1], shape[0], shape[2]
+    heads = num_heads or 1
+    return heads, shape[0], shape[1] // heads
+
+
+def joint_shape(shape, axis):
+    """Returns (rows, columns) of the kernel as one matrix with the heads side by side."""
+    if axis == 0:
+        return shape[0] * shape[1], shape[2]
+    if axis == 1:
+        return shape[0], shape[1] * shape[2]
+    return tuple(shape)
+
+
+def check_num_heads(num_heads):
+    """Raises ValueError unless `num_heads` is None or a positive int."""
+    if num_heads is not None and (not isinstance(num_heads, int) or num_heads < 1):
+        raise ValueError(
+            "`num_heads` must be a positive integer or None. Received: "
+            f"num_heads={num_heads!r}."
+        )

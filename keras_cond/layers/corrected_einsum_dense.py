@@ -1,0 +1,84 @@
+"""A projection that acts with a corrected kernel and stores the raw one."""
+
+import keras
+from keras import ops
+
+from keras_cond.ops import condition
+
+CORRECTIONS = ("identity", "polar")
+
+
+class CorrectedEinsumDense(keras.layers.EinsumDense):
+    """Projects with W + C where `kernel` is W, of shape (D, heads, d).
+
+    The attention layers turn their query, key and value projections into this class
+    once they are built (`correct`). The kernel itself is never overridden: optimizers,
+    weight decay, constraints, LoRA, saving and loading all see W, and the correction is
+    part of the call alone, so nothing can add it twice.
+    """
+
+    @classmethod
+    def correct(cls, dense, correction, scale, per_head):
+        """Turns a built `EinsumDense` into this class, in place.
+
+        Args:
+            dense: The projection, with a kernel of shape (D, heads, d).
+            correction: `"identity"` or `"polar"`.
+            scale: float, λ of the identity.
+            per_head: bool, whether C is computed for each head's D × d matrix or for
+                the D × (heads · d) one.
+        """
+        dense.__class__ = cls
+        dense.correction = correction
+        dense.correction_scale = scale
+        dense.per_head = per_head
+        # The polar factor is computed from the full-precision kernel.
+        dense.autocast = correction == "identity"
+
+    def call(self, inputs, training=None):
+        if self.correction == "identity":
+            return super().call(inputs, training=training) + self._shift(inputs)
+        kernel = ops.cast(self.corrected_kernel(), self.compute_dtype)
+        outputs = ops.einsum(self.equation, inputs, kernel)
+        if self.bias is not None:
+            outputs = outputs + ops.cast(self.bias, self.compute_dtype)
+        return outputs
+
+    def quantized_call(self, *args, **kwargs):
+        """Adds the identity's part to the quantized product, so that it keeps acting."""
+        return super().quantized_call(*args, **kwargs) + self._shift(args[0])
+
+    def corrected_kernel(self):
+        """Returns W + C, of the shape of the kernel."""
+        kernel = ops.convert_to_tensor(self.kernel)
+        size, heads, width = kernel.shape
+        if self.correction == "identity":
+            rows = ops.eye(size, dtype=kernel.dtype)
+            return kernel + self._shift(rows)
+        if self.per_head:
+            matrices = condition(ops.transpose(kernel, (1, 0, 2)))
+            return ops.transpose(matrices, (1, 0, 2))
+        joint = condition(ops.reshape(kernel, (size, heads * width)))
+        return ops.reshape(joint, (size, heads, width))
+
+    def _shift(self, inputs):
+        """Returns λ x · I without forming the identity: the coordinates it selects.
+
+        Args:
+            inputs: Tensor of shape (..., D).
+
+        Returns:
+            Tensor of shape (..., heads, d), or (..., 1, d) where all heads are alike.
+        """
+        heads, width = self.partial_output_shape[-2:]
+        count = width if self.per_head else heads * width
+        selected = inputs[..., :count]
+        missing = count - selected.shape[-1]
+        if missing:
+            rank = len(selected.shape)
+            selected = ops.pad(selected, [[0, 0]] * (rank - 1) + [[0, missing]])
+        if self.per_head:
+            selected = ops.expand_dims(selected, -2)
+        else:
+            selected = ops.reshape(selected, (*ops.shape(selected)[:-1], heads, width))
+        return self.correction_scale * selected

@@ -1,0 +1,102 @@
+"""What the two spectral attention layers share."""
+
+import keras
+
+from keras_cond.initializers.seeds import for_next_use, with_derived_seed
+from keras_cond.layers.corrected_einsum_dense import CORRECTIONS, CorrectedEinsumDense
+from keras_cond.ops.validation import check_finite_number
+
+# The order is the index that derives a seed, so it must not change.
+ROLES = ("query", "key", "value", "gate", "output")
+
+
+class SpectralCorrection:
+    """Mixin for a Keras attention layer: corrected projections, an initializer a role.
+
+    It relies on three facts about the layer it is mixed into, which hold for
+    `MultiHeadAttention` and `GroupQueryAttention` and are tested: the projections are
+    the attributes `_query_dense`, `_key_dense`, `_gate_dense`, `_value_dense` and
+    `_output_dense`; each is created with the arguments that
+    `_get_common_kwargs_for_sublayer` returns just before; and `_kernel_initializer` or
+    `kernel_initializer` is the shared initializer.
+    """
+
+    def _set_correction(self, correction, correction_scale, per_head, initializers):
+        """Checks and stores the arguments that the layer adds to its parent's.
+
+        Args:
+            correction: `"identity"` or `"polar"`.
+            correction_scale: float, λ.
+            per_head: bool.
+            initializers: dict of role → initializer or None.
+        """
+        if correction not in CORRECTIONS:
+            raise ValueError(
+                "Unknown `correction`. Received: "
+                f"correction={correction!r}. Expected one of {CORRECTIONS}; for none, "
+                "pass `correction_scale=0`."
+            )
+        check_finite_number(correction_scale, "correction_scale")
+        if correction_scale < 0:
+            raise ValueError(
+                "`correction_scale` is the factor λ of the identity. Received: "
+                f"correction_scale={correction_scale}. Expected 0 (no correction) or "
+                "more."
+            )
+        if not isinstance(per_head, bool):
+            raise ValueError(
+                f"`per_head` must be True or False. Received: per_head={per_head!r}."
+            )
+        self.correction = correction
+        self.correction_scale = correction_scale
+        self.per_head = per_head
+        self._role_initializers = {
+            role: initializer and for_next_use(keras.initializers.get(initializer))
+            for role, initializer in initializers.items()
+        }
+        if self.correction == "polar" and self._corrects:
+            if self.quantization_mode is not None:
+                raise ValueError(
+                    "The polar correction needs the kernel in floating point. "
+                    f"Received: dtype={self.dtype_policy.name!r}. Add the correction to "
+                    "the kernels of a float layer first, then quantize it; or use "
+                    "`correction='identity'`."
+                )
+
+    @property
+    def _corrects(self):
+        return self.correction_scale != 0
+
+    def _get_common_kwargs_for_sublayer(self):
+        kwargs = super()._get_common_kwargs_for_sublayer()
+        built = [role for role in ROLES if hasattr(self, f"_{role}_dense")]
+        order = ["query", "key", "value", "output"]
+        if getattr(self, "_use_gate", False) or getattr(self, "use_gate", False):
+            order.insert(2, "gate")
+        role = order[len(built)]
+        initializer = self._role_initializers.get(role)
+        if initializer is None:
+            initializer = kwargs["kernel_initializer"]
+        kwargs["kernel_initializer"] = with_derived_seed(initializer, ROLES.index(role))
+        return kwargs
+
+    def build(self, query_shape, value_shape, key_shape=None):
+        super().build(query_shape, value_shape, key_shape)
+        if self._corrects:
+            for dense in (self._query_dense, self._key_dense, self._value_dense):
+                CorrectedEinsumDense.correct(
+                    dense, self.correction, self.correction_scale, self.per_head
+                )
+
+    def get_config(self):
+        config = super().get_config()
+        for role, initializer in self._role_initializers.items():
+            config[f"{role}_initializer"] = (
+                initializer and keras.initializers.serialize(initializer)
+            )
+        return {
+            **config,
+            "correction": self.correction,
+            "correction_scale": self.correction_scale,
+            "per_head": self.per_head,
+        }
