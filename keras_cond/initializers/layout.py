@@ -80,7 +80,7 @@ def matrix_shape(shape, num_heads, axis):
 
 
 def joint_shape(shape, axis):
-    """Returns (rows, columns) of the kernel as one matrix with the heads side by side."""
+    """Returns (rows, columns) of a kernel as one matrix, the heads side by side."""
     if axis == 0:
         return shape[0] * shape[1], shape[2]
     if axis == 1:

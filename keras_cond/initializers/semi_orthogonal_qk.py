@@ -11,7 +11,7 @@ from keras_cond.ops.validation import check_finite_number
 
 @keras.saving.register_keras_serializable(package="keras_cond")
 class SemiOrthogonalQK(keras.initializers.Initializer):
-    """Makes the kernel of each head semi-orthogonal: all its singular values are `gain`.
+    """Makes the kernel of each head semi-orthogonal: its singular values are `gain`.
 
     For a query or key kernel, head i gets W_i = gain · U Vᵀ of a Gaussian D × d matrix
     U S Vᵀ, independently of the other heads. `keras.initializers.Orthogonal` flattens

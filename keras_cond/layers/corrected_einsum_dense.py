@@ -45,7 +45,14 @@ class CorrectedEinsumDense(keras.layers.EinsumDense):
         return outputs
 
     def quantized_call(self, *args, **kwargs):
-        """Adds the identity's part to the quantized product, so that it keeps acting."""
+        """Adds the identity's part to the quantized product: it keeps acting."""
+        if self.correction == "polar":
+            raise ValueError(
+                "The polar correction needs the kernel in floating point. Received: "
+                f"dtype={self.dtype_policy.name!r} for the projection {self.path!r}. "
+                "Add the correction to the kernels of a float layer first, then "
+                "quantize it; or use `correction='identity'`."
+            )
         return super().quantized_call(*args, **kwargs) + self._shift(args[0])
 
     def corrected_kernel(self):

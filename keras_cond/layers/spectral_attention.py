@@ -60,8 +60,8 @@ class SpectralAttention(SpectralCorrection, keras.layers.MultiHeadAttention):
         from the stored kernels, in float32 or wider.
 
     Raises:
-        ValueError: If an argument is not as above, or the polar correction is asked of
-            a layer with a quantized dtype.
+        ValueError: If an argument is not as above, or a projection with the polar
+            correction has been quantized.
 
     Example:
 

@@ -54,14 +54,6 @@ class SpectralCorrection:
             role: initializer and for_next_use(keras.initializers.get(initializer))
             for role, initializer in initializers.items()
         }
-        if self.correction == "polar" and self._corrects:
-            if self.quantization_mode is not None:
-                raise ValueError(
-                    "The polar correction needs the kernel in floating point. "
-                    f"Received: dtype={self.dtype_policy.name!r}. Add the correction to "
-                    "the kernels of a float layer first, then quantize it; or use "
-                    "`correction='identity'`."
-                )
 
     @property
     def _corrects(self):

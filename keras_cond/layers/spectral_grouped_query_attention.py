@@ -39,8 +39,8 @@ class SpectralGroupedQueryAttention(
         The parent's outputs, in the layer's compute dtype.
 
     Raises:
-        ValueError: If an argument is not as above, or the polar correction is asked of
-            a layer with a quantized dtype.
+        ValueError: If an argument is not as above, or a projection with the polar
+            correction has been quantized.
 
     Example:
 

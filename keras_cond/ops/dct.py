@@ -108,7 +108,7 @@ def masked_dct_basis(real, dtype):
 
 @lru_cache(maxsize=64)
 def constant_basis(length):
-    """Matrix of the DCT-II of a known length, as a float64 array; do not write to it."""
+    """Matrix of the DCT-II of a known length: a float64 array, not to be changed."""
     frequency, place = np.arange(length)[:, None], np.arange(length)[None, :]
     angle = (2 * place + 1) * frequency % (4 * length) * (np.pi / (2 * length))
     basis = np.sqrt(2 / length) * np.cos(angle)

@@ -6,7 +6,7 @@ chain of such p that ends at 1 therefore gives the polar factor by matrix produc
 alone. The coefficients are found once in float64 and cached; they are Python floats.
 """
 
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -48,7 +48,7 @@ def best_quintic(lower, upper):
     return (float(a), float(b), float(c)), abs(float(error))
 
 
-@lru_cache(maxsize=None)
+@cache
 def quintic_chain(lower, widest=0.0):
     """Returns quintics whose composition is 1 on [lower, 1], to 1e-6.
 

@@ -1,6 +1,6 @@
 """SVD token graying: a fractional power of the singular values."""
 
-from functools import lru_cache
+from functools import cache
 from math import ceil, log, log2
 
 import numpy as np
@@ -109,7 +109,7 @@ def _by_products(a, epsilon, floor):
     eye = ops.eye(a.shape[-2], dtype=a.dtype)
     total = -ops.log(bound / scale.safe(norm)) * eye
     iterate = a / bound
-    for (first, third, fifth), coefficients in zip(chain, logarithms):
+    for (first, third, fifth), coefficients in zip(chain, logarithms, strict=True):
         square = scale.gram(iterate)
         fourth = square @ square
         total = total + _polynomial(coefficients, eye, square, fourth)
@@ -143,7 +143,7 @@ def _exponential(x, eye, largest):
     return result
 
 
-@lru_cache(maxsize=None)
+@cache
 def _logarithm_chain(lower):
     """Quintics for [lower, 1], polynomials of log(p(s)/s) in s², and their sum at 0."""
     chain = quintic_chain(lower, WIDEST)

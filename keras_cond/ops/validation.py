@@ -111,7 +111,7 @@ def token_mask(mask, x):
     got, expected = tuple(mask.shape), tuple(x.shape[:-1])
     differs = any(
         isinstance(g, int) and isinstance(e, int) and g != e
-        for g, e in zip(got, expected)
+        for g, e in zip(got, expected, strict=False)
     )
     if len(got) != len(expected) or differs:
         raise ValueError(
