@@ -107,19 +107,90 @@ def condition_number(x, tolerance=None):
                 "`tolerance` is a fraction of the largest singular value. Received: "
                 f"tolerance={tolerance}. Expected 0 <= tolerance < 1, or None."
             )
+    x, _ = float_tensor(x)
     values = singular_values(x)
-    largest = values[..., :1]
-    if tolerance is None:
-        eps = np.finfo(keras.backend.standardize_dtype(values.dtype)).eps
-        size = ops.cast(ops.maximum(*ops.shape(x)[-2:]), values.dtype)
-        counts = values > size * float(eps) * largest
-        smallest = values[..., -1:]
-        regular = counts[..., -1:]
-    else:
-        counts = values > tolerance * largest
-        smallest = ops.min(ops.where(counts, values, largest), axis=-1, keepdims=True)
-        regular = counts[..., :1]
-    kappa = ops.where(
-        regular, largest / ops.where(regular, smallest, 1.0), float("inf")
-    )
-    return ops.where(ops.isnan(largest), float("nan"), kappa)[..., 0]
+    if tolerance is not None:
+        return extremes_ratio(values, tolerance, leave_out=True)
+    return extremes_ratio(values, max(x.shape[-2:]) * rounding(values), leave_out=False)
+
+
+def rounding(x):
+    """Returns eps, the relative rounding error of the dtype of a tensor, as a float."""
+    return float(np.finfo(keras.backend.standardize_dtype(x.dtype)).eps)
+
+
+def extremes_ratio(values, fraction, leave_out):
+    """Ratio of the largest to the smallest of some values.
+
+    Args:
+        values: Tensor of shape (..., r), not negative.
+        fraction: float. Values of at most this fraction of the largest count as zero.
+        leave_out: bool, whether zeros are left out. If not, they make the ratio inf.
+
+    Returns:
+        Tensor of shape (...); inf where all values are zero, NaN where one is NaN.
+    """
+    largest = ops.max(values, axis=-1, keepdims=True)
+    counts = values > fraction * largest
+    smallest = ops.min(ops.where(counts, values, largest), axis=-1, keepdims=True)
+    some = ops.any if leave_out else ops.all
+    regular = some(counts, axis=-1, keepdims=True)
+    ratio = largest / ops.where(regular, smallest, 1.0)
+    ratio = ops.where(regular, ratio, float("inf"))
+    return ops.where(ops.isnan(largest), float("nan"), ratio)[..., 0]
+
+
+def effective_rank(x):
+    """Effective rank of each matrix: exp of the entropy of its singular values.
+
+    exp(−Σ p_i log p_i) with p_i = σ_i / Σ σ_j: r for r equal singular values, 1 for a
+    matrix of rank one.
+
+    Args:
+        x: Float tensor of shape (..., N, D), real.
+
+    Returns:
+        Tensor of shape (...), dimensionless, between 1 and min(N, D); 0 for a zero
+        matrix and NaN for one with a NaN. float64 for float64, else float32.
+
+    Raises:
+        ValueError: If `x` holds integers or has fewer than two dimensions.
+
+    Example:
+
+    >>> keras_cond.ops.effective_rank(np.eye(3))  # 3
+
+    Reference: O. Roy, M. Vetterli, "The effective rank", 2007.
+    """
+    values = singular_values(x)
+    total = ops.sum(values, axis=-1, keepdims=True)
+    zero = ops.equal(total, 0)
+    p = values / ops.where(zero, 1.0, total)
+    logarithm = ops.log(ops.where(ops.equal(p, 0), 1.0, p))
+    rank = ops.exp(-ops.sum(p * logarithm, axis=-1))
+    return ops.where(zero[..., 0], 0.0, rank)
+
+
+def stable_rank(x):
+    """Stable rank of each matrix: ‖X‖_F² / ‖X‖₂², its energy over the largest one's.
+
+    Args:
+        x: Float tensor of shape (..., N, D), real.
+
+    Returns:
+        Tensor of shape (...), dimensionless, between 1 and the rank; 0 for a zero
+        matrix and NaN for one with a NaN. float64 for float64, else float32.
+
+    Raises:
+        ValueError: If `x` holds integers or has fewer than two dimensions.
+
+    Example:
+
+    >>> keras_cond.ops.stable_rank(np.diag([2.0, 1.0]))  # 1.25
+
+    Reference: M. Rudelson, R. Vershynin, "Sampling from large matrices", 2007.
+    """
+    values = singular_values(x)
+    largest = ops.max(values, axis=-1, keepdims=True)
+    ratio = values / ops.where(ops.equal(largest, 0), 1.0, largest)
+    return ops.sum(ops.square(ratio), axis=-1)
