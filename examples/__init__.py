@@ -1,0 +1,1 @@
+"""Runnable scripts, reference models and helpers built on keras_cond."""

@@ -1,0 +1,1 @@
+"""What the example scripts share: data, training, results."""

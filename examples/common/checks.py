@@ -1,0 +1,90 @@
+"""Checks of data and arguments that run before anything trains."""
+
+import numpy as np
+
+_FETCH_AGAIN = "Fetch or prepare the data set again."
+
+
+def check_images(images, labels, image_shape, num_classes, where):
+    """Raise unless images and labels are what a data set promises.
+
+    Args:
+        images: Array `(n, *image_shape)`, uint8 or finite floats.
+        labels: Array `(n,)` of integers from 0 to `num_classes - 1`.
+        image_shape: `(height, width, channels)` in pixels.
+        num_classes: Number of classes.
+        where: What the message calls the data: a path and a split.
+
+    Raises:
+        ValueError: If a shape, dtype or value is wrong.
+    """
+    if images.shape[1:] != tuple(image_shape) or images.dtype.kind not in "uf":
+        raise ValueError(
+            f"{where}: got images of shape {images.shape[1:]} and dtype "
+            f"{images.dtype}, expected {tuple(image_shape)} and numbers from 0 to 255. "
+            f"{_FETCH_AGAIN}"
+        )
+    if not np.isfinite(images).all():
+        raise ValueError(
+            f"{where}: got NaN or infinite pixels, expected numbers from 0 to 255. "
+            f"{_FETCH_AGAIN}"
+        )
+    if labels.shape != images.shape[:1] or labels.dtype.kind not in "iu":
+        raise ValueError(
+            f"{where}: got labels of shape {labels.shape} and dtype {labels.dtype} for "
+            f"{len(images)} images, expected one integer an image. {_FETCH_AGAIN}"
+        )
+    if len(images) == 0:
+        raise ValueError(f"{where}: got no images. {_FETCH_AGAIN}")
+    if labels.min() < 0 or labels.max() >= num_classes:
+        raise ValueError(
+            f"{where}: got labels from {labels.min()} to {labels.max()}, expected 0 to "
+            f"{num_classes - 1}. {_FETCH_AGAIN}"
+        )
+
+
+def check_class_count(labels, num_classes, where):
+    """Raise unless every class occurs.
+
+    Args:
+        labels: Array `(n,)` of integers.
+        num_classes: Number of classes there must be.
+        where: What the message calls the data: a path and a split.
+
+    Raises:
+        ValueError: If a class is missing.
+    """
+    found = len(np.unique(labels))
+    if found != num_classes:
+        raise ValueError(
+            f"{where}: got {found} classes, expected {num_classes}. {_FETCH_AGAIN}"
+        )
+
+
+def check_train_size(train_size, available, batch_size, where):
+    """Return the number of training images, or raise if it cannot be had.
+
+    Args:
+        train_size: Number asked for; `None` is all.
+        available: Number there are.
+        batch_size: Images in a batch; one batch must be filled.
+        where: What the message calls the data.
+
+    Returns:
+        The number of training images.
+
+    Raises:
+        ValueError: If more are asked for than there are, or a batch is not filled.
+    """
+    if train_size is not None and train_size > available:
+        raise ValueError(
+            f"train size: got {train_size}, expected at most the {available} training "
+            f"images of {where}. Lower it, or leave it out to take all."
+        )
+    num_train = available if train_size is None else train_size
+    if batch_size > num_train:
+        raise ValueError(
+            f"batch size: got {batch_size}, expected at most the {num_train} training "
+            "images. Lower the batch size or raise the training size."
+        )
+    return num_train

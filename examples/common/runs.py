@@ -1,0 +1,59 @@
+"""The folder of a run, and what is written into it."""
+
+import json
+import math
+from pathlib import Path
+
+_OWN_FILES = ("results.json", "*.png", "*.keras")
+
+
+def new_run_folder(path, overwrite):
+    """Create the folder of a run, empty of earlier results.
+
+    Args:
+        path: The folder.
+        overwrite: Whether results of an earlier run in it may be deleted.
+
+    Returns:
+        The folder as a `pathlib.Path`.
+
+    Raises:
+        ValueError: If the folder holds anything and `overwrite` is false, or the path
+            is a file.
+    """
+    folder = Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(
+            f"--output: {folder} is a file, expected a folder. Choose another --output."
+        )
+    if folder.is_dir() and any(folder.iterdir()) and not overwrite:
+        raise ValueError(
+            f"--output: {folder} is not empty, expected a new or an empty folder. "
+            "Choose another --output, or pass --overwrite to replace the results."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    for pattern in _OWN_FILES:
+        for file in folder.glob(pattern):
+            file.unlink()
+    return folder
+
+
+def write_results(path, results):
+    """Write results as JSON, with infinite and undefined numbers as strings.
+
+    Args:
+        path: The file.
+        results: Dictionaries, lists, strings and numbers.
+    """
+    text = json.dumps(_without_infinities(results), indent=2, allow_nan=False)
+    Path(path).write_text(text + "\n", encoding="utf-8")
+
+
+def _without_infinities(value):
+    if isinstance(value, dict):
+        return {key: _without_infinities(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_infinities(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

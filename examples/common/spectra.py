@@ -1,0 +1,65 @@
+"""Condition numbers of a model's tokens and of its attention matrices."""
+
+import keras
+import numpy as np
+
+import keras_cond
+
+# Blank patches repeat a token, which makes the token matrix singular: directions below
+# this part of the largest singular value are left out.
+TOKEN_TOLERANCE = 1e-3
+
+
+def token_condition_number(model, layer_name, images):
+    """Median condition number of the tokens that enter a layer.
+
+    Args:
+        model: Functional `keras.Model`.
+        layer_name: Name of a layer whose input is tokens `(batch, N, D)`.
+        images: Inputs of the model; the median is over them.
+
+    Returns:
+        Float (dimensionless), of the singular values above `TOKEN_TOLERANCE` times
+        the largest.
+    """
+    to_tokens = keras.Model(model.input, model.get_layer(layer_name).input)
+    tokens = to_tokens(images, training=False)
+    return _median(keras_cond.ops.condition_number(tokens, TOKEN_TOLERANCE))
+
+
+def attention_condition_numbers(attention_layers):
+    """Condition numbers of the query, key and value matrices that act.
+
+    Args:
+        attention_layers: Built `keras.layers.MultiHeadAttention` layers.
+
+    Returns:
+        `{"query" | "key" | "value": {"per_head": float, "joint": float}}`: the median
+        over layers and heads for the D x d matrix of one head, and the median over
+        layers for the D x (H d) matrix of all heads. `inf` is a singular matrix.
+    """
+    numbers = {}
+    for role in ("query", "key", "value"):
+        kernels = [
+            _acting_kernel(getattr(layer, f"{role}_dense"))
+            for layer in attention_layers
+        ]
+        kernels = np.stack(kernels)  # (layers, D, H, d)
+        heads = np.moveaxis(kernels, 2, 1)
+        joint = kernels.reshape(*kernels.shape[:2], -1)
+        numbers[role] = {
+            "per_head": _median(keras_cond.ops.condition_number(heads)),
+            "joint": _median(keras_cond.ops.condition_number(joint)),
+        }
+    return numbers
+
+
+def _acting_kernel(projection):
+    """W, or W + C where a correction C acts."""
+    corrected = getattr(projection, "corrected_kernel", None)
+    kernel = corrected() if corrected else projection.kernel
+    return keras.ops.convert_to_numpy(kernel)
+
+
+def _median(numbers):
+    return float(np.median(keras.ops.convert_to_numpy(numbers)))

@@ -1,0 +1,1 @@
+"""Reference models in plain Keras, each with a `conditioning` argument."""
