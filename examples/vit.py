@@ -98,7 +98,7 @@ def parse_arguments(argv):
         __doc__.splitlines()[0],
         epochs=20,
         batch_size=100,
-        learning_rate=2e-3,
+        learning_rate=3e-3,
         weight_decay=0.05,
     )
     parser.add_argument("--dataset", default="digits")

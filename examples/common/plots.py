@@ -41,7 +41,7 @@ def plot_curves(path, title, panels):
             )
         axes.set_xlabel("epoch")
         axes.set_ylabel(label)
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
         axes.grid(alpha=0.3)
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)

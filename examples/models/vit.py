@@ -130,8 +130,7 @@ def build_vit(
             f"conditioning: got {conditioning!r}, expected one of {CONDITIONINGS}."
         )
     size = PRESETS[preset]
-    # One draw from the global generator, however many the attention layers take: with
-    # one seed, every conditioning gives the other layers the same weights.
+    # However many seeds the attention layers draw, the other layers get the same.
     seeds = random.Random(random.getrandbits(32))
 
     images = keras.Input(image_shape, name="images")
