@@ -21,9 +21,9 @@ from keras_cond.layers.eager import known_values
 class ConditionMonitor(keras.callbacks.Callback):
     """Measures condition numbers inside `fit`, on every backend.
 
-    At the end of each epoch the numbers are in the logs as Python floats, for
-    `History`, `CSVLogger`, `TensorBoard`, `EarlyStopping` and the progress bar, wherever
-    in the list of callbacks they stand. The names are
+    At the end of each epoch the numbers are in the logs as Python floats. `History`,
+    `CSVLogger`, `TensorBoard`, `EarlyStopping` and the progress bar see them wherever
+    they stand in the list of callbacks. The names are
 
     - `kappa_head_query_median`, `…_max`: κ of the heads' query matrices, over layers
       and heads; the same for `key` and `value`;
@@ -183,8 +183,8 @@ class ConditionMonitor(keras.callbacks.Callback):
         if not self.report.layers:
             raise ValueError(
                 "There is nothing to monitor. Received: the model "
-                f"{self.model.name!r}, in which no attention layer with readable query, "
-                "key and value kernels was found. Expected one at least."
+                f"{self.model.name!r}, in which no attention layer with readable "
+                "query, key and value kernels was found. Expected one at least."
             )
         self._scalars = report_scalars(self.report, self.quantities)
         self.history["batch"].append(self._batches)
