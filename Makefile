@@ -36,9 +36,12 @@ $(DEMO)/installed: pyproject.toml requirements.txt
 		matplotlib scikit-learn
 	touch $@
 
-# tensorflow-cpu is TensorFlow without its GPU libraries.
+# tensorflow-cpu is TensorFlow without its GPU libraries. KerasHub's models need none
+# of the tokenizers and downloaders that `.[hub]` brings.
 $(TEST)/installed: pyproject.toml requirements.txt
 	$(PYTHON) -m venv $(TEST)
 	$(TEST)/bin/python -m pip install -q -c requirements.txt \
 		-e '.[jax,torch,examples,test]' tensorflow-cpu
+	$(TEST)/bin/python -m pip install -q -c requirements.txt --no-deps \
+		keras-hub regex tokenizers
 	touch $@

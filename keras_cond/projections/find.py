@@ -113,7 +113,10 @@ class _Search:
         if any(isinstance(getattr(layer, n, None), keras.Layer) for n in FUSED_NAMES):
             return self._name(layer, names, "its fused kernel is of an unknown order")
         if "Attention" in name and "Mask" not in name:
-            return self._name(layer, names, "no projections of a known name")
+            reason = "it has no projections of a known name"
+            if not layer.built:
+                reason = "it is not built: call the model on data first"
+            return self._name(layer, names, reason)
         return False
 
     def _name(self, layer, names, reason):

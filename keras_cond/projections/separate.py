@@ -82,6 +82,8 @@ def output_projection(layer, names, projections):
 
 def check_dense(dense, name):
     """Raises UnreadableError unless `dense` is a built projection in floating point."""
+    if dense is None:
+        raise UnreadableError(f"it has no `{name}`")
     if not isinstance(dense, (keras.layers.Dense, keras.layers.EinsumDense)):
         raise UnreadableError(f"`{name}` is a {type(dense).__name__}")
     if not dense.built:
