@@ -46,8 +46,8 @@ def main():
     needed = rows * columns * 8 / 1e9
     if needed > arguments.memory / 2:  # The SVD needs a copy.
         print(
-            f"automatic differentiation: the Jacobian takes {needed:.1f} GB in float64, "
-            f"and its SVD as much again: does not fit into {arguments.memory:g} GB"
+            f"automatic differentiation: the Jacobian has {needed:.1f} GB in float64, "
+            f"and the SVD as much again: it does not fit into {arguments.memory:g} GB"
         )
         return
     start = time.perf_counter()

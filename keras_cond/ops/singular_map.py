@@ -93,7 +93,10 @@ def singular_map(x, factors, gain, derivative):
     inner = (ut @ change) @ v
     mirrored = ops.swapaxes(inner, -1, -2)
     core = (minus * (inner + mirrored) + plus * (inner - mirrored)) / 2
-    result = ((u @ core) + u * values[..., None, :]) @ vt
+    # X V gain(S) Vᵀ rather than U f(S) Vᵀ: equal rows of X give equal rows, zero rows
+    # zero rows, where U has rounding in directions that X has not.
+    value = ((ops.stop_gradient(x) @ v) * weights[..., None, :]) @ vt
+    result = value + (u @ core) @ vt
 
     rows, columns = x.shape[-2:]
     known = isinstance(rows, int) and isinstance(columns, int)
