@@ -3,7 +3,12 @@
 from keras import ops
 
 from keras_cond.ops.polar import polar_and_norm
-from keras_cond.ops.validation import float_tensor, token_mask
+from keras_cond.ops.validation import (
+    check_floor,
+    check_method,
+    float_tensor,
+    token_mask,
+)
 
 
 def condition(x, mask=None, method="newton_schulz", floor=1e-3, stop_gradient=False):
@@ -45,8 +50,12 @@ def condition(x, mask=None, method="newton_schulz", floor=1e-3, stop_gradient=Fa
 
     Reference: "Conditioned Embedded Tokens", ICCV 2025, arXiv:2505.12789, theorem 4.4.
     """
+    check_method(method)
+    check_floor(floor)
     x, dtype = float_tensor(x)
     real = token_mask(mask, x)
+    if 0 in x.shape:  # Backends refuse the maximum of nothing.
+        return ops.cast(x, dtype)
     tokens = x if real is None else ops.where(real, x, ops.zeros_like(x))
     if stop_gradient:
         tokens = ops.stop_gradient(tokens)

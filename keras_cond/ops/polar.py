@@ -46,7 +46,11 @@ def polar(x, method="newton_schulz", floor=1e-3):
     References: N. Higham, "Functions of Matrices", chapter 8; N. Amsel et al., "The
     Polar Express", 2025, arXiv:2505.16932.
     """
+    check_method(method)
+    check_floor(floor)
     x, dtype = float_tensor(x)
+    if 0 in x.shape:  # Backends refuse the maximum of nothing.
+        return ops.cast(x, dtype)
     factor, _ = polar_and_norm(x, method, floor)
     return ops.cast(factor, dtype)
 
@@ -59,8 +63,6 @@ def polar_and_norm(x, method, floor):
         method: As in `polar`.
         floor: As in `polar`.
     """
-    check_method(method)
-    check_floor(floor)
     chain = quintic_chain(floor / scale.LOOSENESS, WIDEST)
     x, peak = scale.unit_peak(x)
     if method == "svd":

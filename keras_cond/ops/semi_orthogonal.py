@@ -1,5 +1,7 @@
 """Random semi-orthogonal matrices."""
 
+from numbers import Integral
+
 import keras
 from keras import ops
 
@@ -36,9 +38,9 @@ def semi_orthogonal(shape, seed=None, dtype=None):
     """
     shape = tuple(shape)
     dtype = keras.backend.standardize_dtype(dtype or keras.config.floatx())
-    if len(shape) < 2 or any(size < 1 for size in shape):
+    if len(shape) < 2 or not all(isinstance(n, Integral) and n > 0 for n in shape):
         raise ValueError(
-            "A semi-orthogonal matrix has two positive dimensions or more. Received: "
+            "A semi-orthogonal matrix has two dimensions or more, positive integers. Received: "
             f"shape={shape}. Expected (..., N, D)."
         )
     if not keras.backend.is_float_dtype(dtype):

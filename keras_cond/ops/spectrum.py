@@ -130,6 +130,8 @@ def extremes_ratio(values, fraction, leave_out):
     Returns:
         Tensor of shape (...); inf where all values are zero, NaN where one is NaN.
     """
+    if 0 in values.shape:  # Backends refuse the maximum of nothing.
+        return ops.zeros(values.shape[:-1], dtype=values.dtype)
     largest = ops.max(values, axis=-1, keepdims=True)
     counts = values > fraction * largest
     smallest = ops.min(ops.where(counts, values, largest), axis=-1, keepdims=True)
@@ -191,6 +193,6 @@ def stable_rank(x):
     Reference: M. Rudelson, R. Vershynin, "Sampling from large matrices", 2007.
     """
     values = singular_values(x)
-    largest = ops.max(values, axis=-1, keepdims=True)
+    largest = values[..., :1]
     ratio = values / ops.where(ops.equal(largest, 0), 1.0, largest)
     return ops.sum(ops.square(ratio), axis=-1)
