@@ -1,6 +1,7 @@
 """Conditioned attention for Keras 3, on TensorFlow, JAX and PyTorch."""
 
-from keras_cond import initializers, layers, ops
+from keras_cond import callbacks, diagnostics, initializers, layers, ops, projections
+from keras_cond.callbacks import ConditionMonitor
 from keras_cond.initializers import DCTBasis, RectangularIdentity, SemiOrthogonalQK
 from keras_cond.layers import (
     ConditionedEmbedding,
@@ -14,6 +15,7 @@ from keras_cond.layers import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "ConditionMonitor",
     "ConditionedEmbedding",
     "DCTBasis",
     "DCTTokenGraying",
@@ -23,7 +25,10 @@ __all__ = [
     "SpectralAttention",
     "SpectralGroupedQueryAttention",
     "TokenConditioning",
+    "callbacks",
+    "diagnostics",
     "initializers",
     "layers",
     "ops",
+    "projections",
 ]

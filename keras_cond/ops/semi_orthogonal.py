@@ -40,8 +40,8 @@ def semi_orthogonal(shape, seed=None, dtype=None):
     dtype = keras.backend.standardize_dtype(dtype or keras.config.floatx())
     if len(shape) < 2 or not all(isinstance(n, Integral) and n > 0 for n in shape):
         raise ValueError(
-            "A semi-orthogonal matrix has two dimensions or more, positive integers. Received: "
-            f"shape={shape}. Expected (..., N, D)."
+            "The sizes of semi-orthogonal matrices are positive integers, two or more. "
+            f"Received: shape={shape}. Expected (..., N, D)."
         )
     if not keras.backend.is_float_dtype(dtype):
         raise ValueError(
