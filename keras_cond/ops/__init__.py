@@ -6,10 +6,8 @@ from keras_cond.ops.attention_bounds import (
     linear_attention_bound,
     softmax_attention_bound,
 )
-from keras_cond.ops.attention_jacobian import (
-    attention_jacobian_condition,
-    attention_jacobian_gram,
-)
+from keras_cond.ops.attention_jacobian import attention_jacobian_gram
+from keras_cond.ops.attention_jacobian_condition import attention_jacobian_condition
 from keras_cond.ops.condition import condition
 from keras_cond.ops.dct import dct, idct
 from keras_cond.ops.dct_graying import dct_graying
