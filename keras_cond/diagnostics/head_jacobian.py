@@ -3,11 +3,15 @@
 import dataclasses
 
 import numpy as np
-from keras import ops
 
 from keras_cond.diagnostics.plain_attention import same_scores
-from keras_cond.diagnostics.spectrum import kappa
-from keras_cond.ops import attention_jacobian_bound, attention_jacobian_condition
+from keras_cond.diagnostics.spectrum import (
+    kappa,
+    kappa_of_spectrum,
+    spectrum,
+    tolerance,
+)
+from keras_cond.ops import attention_jacobian_condition
 from keras_cond.ops.attention import masked_softmax
 
 
@@ -17,8 +21,11 @@ class HeadJacobian:
 
     Attributes:
         jacobian: float, κ of the Jacobian of A = P X W_V in (W_Q, W_K, W_V).
-        jacobian_bound: float, its upper bound; inf, because the derivative of every
-            softmax is singular.
+        jacobian_bound: float, its upper bound κ(X)³ κ(Λ) κ(W_V) (κ(W_Q) + κ(W_K)) +
+            κ(X) κ(P); inf, because the derivative Λ of every softmax is singular.
+        jacobian_bound_nonzero: float, the same with the zero singular values of Λ left
+            out, as if its null directions did not matter: not proven to be a bound.
+        jacobian_assumed: bool, whether Λ has no zero singular values: False.
         softmax_attention: float, κ(A).
         softmax_attention_bound: float, κ(P) κ(X) κ(W_V).
         softmax_assumed: bool, whether the assumptions of that bound hold: N ≥ D, or
@@ -31,6 +38,8 @@ class HeadJacobian:
 
     jacobian: float
     jacobian_bound: float
+    jacobian_bound_nonzero: float
+    jacobian_assumed: bool
     softmax_attention: float
     softmax_attention_bound: float
     softmax_assumed: bool
@@ -114,14 +123,28 @@ def _measure(x, wq, wk, wv, allowed):
     p, v = _plain(x, wq, wk, allowed), x @ wv
     kappa_x, kappa_q, kappa_k, kappa_v = (float(kappa(a)) for a in (x, wq, wk, wv))
     square = wq.shape[1] == wv.shape[1] == width
-    bound = attention_jacobian_bound(x, p, wq, wk, wv)
+    kappa_p = float(kappa(p))
+    weights = kappa_x**3 * kappa_v * (kappa_q + kappa_k)
+    kappa_softmax, nonzero = _softmax_derivative(p)
     return HeadJacobian(
         attention_jacobian_condition(x, wq, wk, wv, mask=allowed).value,
-        float(ops.convert_to_numpy(bound)),
+        weights * kappa_softmax + kappa_x * kappa_p,
+        weights * nonzero + kappa_x * kappa_p,
+        bool(np.isfinite(kappa_softmax)),
         float(kappa(p @ v)),
-        float(kappa(p)) * kappa_x * kappa_v,
+        kappa_p * kappa_x * kappa_v,
         tokens >= width or wv.shape[1] == width,
         float(kappa(x @ wq @ (x @ wk).T @ v)),
         kappa_q * kappa_k * kappa_v * kappa_x**3,
         tokens >= width and square,
     )
+
+
+def _softmax_derivative(p):
+    """κ of Λ, the block-diagonal derivative of the softmax, and κ without its zeros."""
+    blocks = p[:, :, None] * (np.eye(len(p)) - p[:, None, :])
+    values = np.sort(spectrum(blocks), axis=None)[::-1]
+    zero = len(p) * tolerance(blocks)
+    kept = values[values > zero * values[0]]
+    nonzero = float(kept[0] / kept[-1]) if len(kept) else np.inf
+    return float(kappa_of_spectrum(values, zero)), nonzero

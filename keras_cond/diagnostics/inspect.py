@@ -3,14 +3,12 @@
 import time
 
 import numpy as np
-from keras import ops
 
 from keras_cond.diagnostics.head_jacobian import measure_jacobians
 from keras_cond.diagnostics.projection_spectrum import ProjectionSpectrum
 from keras_cond.diagnostics.recorder import record
 from keras_cond.diagnostics.report import LayerReport, Report
 from keras_cond.diagnostics.spectrum import kappa
-from keras_cond.ops import attention_entropy
 from keras_cond.projections import find_attention
 
 
@@ -138,9 +136,10 @@ def _kappas(batch, real):
 
 
 def _entropies(probabilities):
-    """Mean entropy of a row, for each head."""
-    entropy = ops.convert_to_numpy(attention_entropy(probabilities))
-    return np.mean(entropy, axis=-1).astype("float64").tolist()
+    """Mean entropy of a row, for each head, as `keras_cond.ops.attention_entropy`."""
+    p = probabilities.astype("float64")
+    logarithm = np.log(np.where(p > 0, p, 1.0))
+    return np.mean(-np.sum(p * logarithm, axis=-1), axis=-1).tolist()
 
 
 def _joined(calls):

@@ -6,9 +6,8 @@ with what the layer returned, and used only where it accounts for it.
 """
 
 import numpy as np
-from keras import ops
 
-from keras_cond.ops import attention as attend
+from keras_cond.ops.attention import masked_softmax
 
 # Part of the difference from uniform attention that may be left unexplained.
 UNEXPLAINED = 1e-2
@@ -49,13 +48,10 @@ def plain_probabilities(attention, tokens, allowed, output):
         merged = np.einsum("bhnd,hdo->bno", heads, weights)
         return merged if bias is None else merged + bias
 
-    def formula(q):
-        result = attend(q, k, v, mask=allowed[:, None])
-        return [np.asarray(ops.convert_to_numpy(part)) for part in result]
-
-    heads, probabilities = formula(q)
-    uniform, _ = formula(np.zeros_like(q))
-    expected, flat = merge(heads), merge(uniform)
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    probabilities = masked_softmax(scores, allowed[:, None], np)
+    uniform = masked_softmax(np.zeros_like(scores), allowed[:, None], np)
+    expected, flat = merge(probabilities @ v), merge(uniform @ v)
     real = allowed.any(axis=-1)
     if not _accounts(output[real], expected[real], flat[real]):
         return None

@@ -17,7 +17,7 @@ ROLES = ("query", "key", "value")
 # What the table shows of a head, and the field that says whether a bound is proven.
 JACOBIAN_COLUMNS = (
     ("jacobian", ""),
-    ("jacobian_bound", ""),
+    ("jacobian_bound_nonzero", "jacobian_assumed"),
     ("softmax_attention", ""),
     ("softmax_attention_bound", "softmax_assumed"),
     ("linear_attention", ""),
@@ -227,7 +227,9 @@ class Report:
             parts.append(format_table(header, rows))
         if any("*" in cell for row in rows for cell in row):
             parts.append(
-                "* not proven here: the bound assumes N ≥ D and square weights"
+                "* not proven here. For J, the null direction of the softmax's "
+                "derivative is\n  left out; with it the bound is inf. For A and L, "
+                "N ≥ D and square weights are\n  assumed."
             )
         for reason, paths in reasons.items():
             parts.append(f"n/a for {len(paths)} layers: {reason}")
@@ -236,4 +238,6 @@ class Report:
 
 def _jacobian_cell(heads, name, proven):
     cell = format_kappa(median([getattr(head, name) for head in heads]))
-    return cell if all(getattr(head, proven, True) for head in heads) else f"{cell}*"
+    if not proven or all(getattr(head, proven) for head in heads):
+        return cell
+    return f"{cell}*"
