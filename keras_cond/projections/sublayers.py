@@ -1,13 +1,10 @@
 """The layers directly inside a layer."""
 
-import keras
-
 
 def sublayers(layer):
     """Returns the layers directly inside `layer`, in the order of the model.
 
-    Keras lists those of a model publicly and those of other layers only in `_layers`:
-    this is the one place that reads it.
+    Keras lists those of a model publicly, as `layers`, but those of other layers only
+    in `_layers`, which both have: this is the one place that reads it.
     """
-    public = layer.layers if isinstance(layer, keras.Model) else []
-    return [*public, *layer._layers]
+    return list(layer._layers)

@@ -250,6 +250,12 @@ def test_the_warning_points_to_the_callers_line():
     with pytest.warns(UserWarning, match="Left out") as caught:
         find_attention(model)
     assert caught[0].filename == __file__
+    # Also through a function of the package.
+    package = {"__name__": "keras_cond.inner", "find_attention": find_attention}
+    exec("def inspect(model): return find_attention(model)", package)
+    with pytest.warns(UserWarning, match="Left out") as caught:
+        package["inspect"](model)
+    assert caught[0].filename == __file__
 
 
 def test_models_without_attention_warn_of_nothing():
