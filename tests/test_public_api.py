@@ -116,7 +116,7 @@ def test_every_public_name_has_a_complete_docstring(name):
     sections = [arguments]
     if name in FUNCTIONS or name in CLASSES:
         sections += ["Args:", "Raises:", "Example:"]
-    if name not in INITIALIZERS and (inspect.isfunction(value) or name in LAYERS):
+    if name in FUNCTIONS or name in LAYERS:
         sections.append("Returns:")
     if name in FROM_PAPERS:
         sections.append("Reference")
