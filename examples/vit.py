@@ -96,8 +96,8 @@ def parse_arguments(argv):
     """Read and check the command line."""
     parser = training_parser(
         __doc__.splitlines()[0],
-        epochs=20,
-        batch_size=100,
+        epochs=12,
+        batch_size=50,
         learning_rate=3e-3,
         weight_decay=0.05,
     )

@@ -53,7 +53,7 @@ import keras_cond
 import numpy as np
 
 x = np.random.default_rng(0).normal(size=(2, 5, 8)).astype("float32")
-layer = keras_cond.SpectralAttention(num_heads=2, key_dim=4, correction="polar")
+layer = keras_cond.SpectralAttention(num_heads=2, key_dim=4)
 print(layer(x, x).shape, keras_cond.ops.condition(x).shape)
 """
     )

@@ -63,7 +63,7 @@ class _Small:
 
 
 _SMALL = {
-    "digits": _Small((8, 8, 1), 10, padding=1, flip=False),
+    "digits": _Small((8, 8, 1), 10, padding=0, flip=False),
     "fashion_mnist": _Small((28, 28, 1), 10, padding=0, flip=True),
     "cifar10": _Small((32, 32, 3), 10, padding=4, flip=True),
     "cifar100": _Small((32, 32, 3), 100, padding=4, flip=True),
