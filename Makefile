@@ -28,7 +28,8 @@ lint: $(TEST)/installed
 
 # Every code block of the documentation runs; every public name is documented.
 docs: $(TEST)/installed
-	KERAS_BACKEND=jax $(TEST)/bin/python -m pytest -q tests/test_documentation.py
+	KERAS_BACKEND=jax $(TEST)/bin/python -m pytest -q \
+		tests/test_documentation.py tests/test_public_api.py
 
 $(DEMO)/installed: pyproject.toml requirements.txt
 	$(PYTHON) -m venv $(DEMO)
