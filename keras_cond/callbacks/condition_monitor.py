@@ -131,6 +131,8 @@ class ConditionMonitor(keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
         self._reset()
         self._main_thread = threading.get_ident()
+        # Unlike `self.model`, this costs nothing in the middle of an epoch on JAX.
+        self._trained = self.model
         self._writer = None if self.log_dir is None else scalar_writer(self.log_dir)
 
     def on_epoch_begin(self, epoch, logs=None):
@@ -175,15 +177,14 @@ class ConditionMonitor(keras.callbacks.Callback):
 
     def _measure(self):
         start = time.perf_counter()
-        # The JAX trainer keeps the weights to itself during an epoch.
-        synchronize = getattr(self.model, "jax_state_sync", None)
-        if synchronize is not None:
-            synchronize()
-        self.report = inspect(self.model, self.inputs)
+        # The JAX trainer keeps the weights to itself during an epoch; asking a callback
+        # for its `model` brings them back.
+        model = self.model
+        self.report = inspect(model, self.inputs)
         if not self.report.layers:
             raise ValueError(
                 "There is nothing to monitor. Received: the model "
-                f"{self.model.name!r}, in which no attention layer with readable "
+                f"{model.name!r}, in which no attention layer with readable "
                 "query, key and value kernels was found. Expected one at least."
             )
         self._scalars = report_scalars(self.report, self.quantities)
@@ -222,7 +223,7 @@ class ConditionMonitor(keras.callbacks.Callback):
     # while a step is traced it is never in place.
 
     def _offer(self):
-        model, original = self.model, self.model.get_metrics_result
+        model, original = self._trained, self._trained.get_metrics_result
 
         def get_metrics_result():
             self._withdraw()

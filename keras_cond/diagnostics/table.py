@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 WIDTH = 100
-NAME_WIDTH = 26
+NAME_WIDTH = 28
 
 
 def format_table(header, rows):

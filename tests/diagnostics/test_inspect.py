@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import warnings
 
@@ -208,6 +209,24 @@ def test_padding_is_left_out(where):
     np.testing.assert_allclose(layer.entropy, entropy, rtol=1e-3)
 
 
+@pytest.mark.parametrize("rank", [2, 3])
+def test_padding_is_left_out_where_only_an_attention_mask_tells_it(rank):
+    # As in BERT: the mask says which keys are real; the same queries are padding.
+    inputs, mask = keras.Input((TOKENS, WIDTH)), keras.Input((TOKENS,), dtype="bool")
+    pairs = mask[:, None, :] if rank == 2 else mask[:, None, :] & mask[:, :, None]
+    layer = keras.layers.MultiHeadAttention(HEADS, HEAD_DIM)
+    model = keras.Model([inputs, mask], layer(inputs, inputs, attention_mask=pairs))
+    x, real = batch(2), np.array([[1, 1, 1, 1, 1, 1], [1, 0, 1, 1, 0, 1]], bool)
+    result = inspect(model, [x, real]).layers[0]
+    tokens = [a[m].astype("float64") for a, m in zip(x, real, strict=True)]
+    expected = [np.linalg.cond(a) for a in tokens]
+    np.testing.assert_allclose(result.tokens, expected, rtol=1e-3)
+    short = x[1:, real[1]]
+    _, p = layer(short, short, return_attention_scores=True)
+    kappa = np.linalg.cond(np.asarray(to_numpy(p), "float64"))[0]
+    np.testing.assert_allclose(result.attention[1], kappa, rtol=2e-2)
+
+
 def test_a_sample_of_padding_alone_is_nan():
     model = attention_model(1, mask=True)
     x = batch(2)
@@ -346,6 +365,30 @@ def test_a_report_changes_no_state_and_training_goes_on_as_without_it():
     assert losses() == without
 
 
+@keras.saving.register_keras_serializable(package="keras_cond_tests")
+class Counter(keras.layers.Layer):
+    """Counts its calls, and draws from a seed, whether in training or not."""
+
+    def build(self, input_shape):
+        self.count = self.add_weight(shape=(), trainable=False, dtype="int32")
+        self.seed = keras.random.SeedGenerator(0)
+
+    def call(self, inputs):
+        self.count.assign(self.count + 1)
+        return inputs + 0 * keras.random.normal(inputs.shape[1:], seed=self.seed)
+
+
+def test_a_layer_that_changes_state_at_every_call_does_not_while_inspected():
+    inputs = keras.Input((TOKENS, WIDTH))
+    layer = keras.layers.MultiHeadAttention(HEADS, HEAD_DIM)
+    x = Counter()(inputs)
+    model = keras.Model(inputs, layer(x, x))
+    before = [np.array(to_numpy(v)) for v in model.variables]
+    inspect(model, batch())
+    for variable, value in zip(model.variables, before, strict=True):
+        np.testing.assert_array_equal(to_numpy(variable), value)
+
+
 def test_layers_get_their_call_back_even_when_the_model_fails(stock):
     with pytest.raises(Exception):  # noqa: B017  each backend has its own
         inspect(stock, np.ones((2, TOKENS, WIDTH + 1), "float32"))
@@ -383,6 +426,17 @@ def test_the_dict_is_json_of_python_numbers(stock):
 
 def test_every_table_fits_a_terminal(stock):
     report = inspect(stock, batch(), jacobian=True, max_tokens=2)
+    kappa = dataclasses.replace(report.layers[0].query, per_head=[1e30], joint=1e30)
+    layer = dataclasses.replace(
+        report.layers[0],
+        path="decoder/block_11/" * 4,
+        num_heads=128,
+        num_key_value_heads=64,
+        query=kappa,
+        key=kappa,
+        value=kappa,
+    )
+    report = dataclasses.replace(report, layers=[layer, *report.layers])
     text = f"{report}\n{report.compare(report)}"
     assert max(map(len, text.splitlines())) <= 100
 
