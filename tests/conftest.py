@@ -41,6 +41,14 @@ if keras.backend.backend() == "torch":
     torch.set_num_threads(1)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Gives a worker whole files or classes, so that it compiles a shape only once."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    return LoadScopeScheduling(config, log)
+
+
 @pytest.fixture(autouse=True)
 def same_start_for_every_test():
     """Seeds every generator, and restores the global dtype policy and float type."""

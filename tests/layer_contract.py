@@ -179,7 +179,7 @@ class LayerContract:
         x, y = self.example(), self.target()
         path = tmp_path / "checkpoint.keras"
         model = self.model()
-        model.compile(keras.optimizers.SGD(0.05, momentum=0.9), "mse")
+        model.compile(keras.optimizers.SGD(0.005, momentum=0.9), "mse")
         checkpoint = keras.callbacks.ModelCheckpoint(path)
         model.fit(x, y, epochs=2, verbose=0, callbacks=[checkpoint], shuffle=False)
         resumed = keras.models.load_model(path)
@@ -335,7 +335,7 @@ class LayerContract:
     def trained(self, **compile_arguments):
         keras.utils.set_random_seed(7)
         model = self.model(length=LENGTH)
-        model.compile(keras.optimizers.SGD(0.05), "mse", **compile_arguments)
+        model.compile(keras.optimizers.SGD(0.005), "mse", **compile_arguments)
         history = model.fit(
             self.example(4), self.target(4), epochs=3, batch_size=4, verbose=0
         )

@@ -78,7 +78,7 @@ def matrices(draw, max_kappa=1e6, shapes=SHAPES, full_rank=True):
     )
 
 
-def coinciding_inputs(tokens=5, channels=8):
+def coinciding_inputs(tokens=5, channels=12):
     """The inputs whose singular values coincide or vanish, by name."""
     rng = np.random.default_rng(3)
     noise = rng.standard_normal((tokens, channels))
@@ -100,16 +100,18 @@ def coinciding_inputs(tokens=5, channels=8):
     }
 
 
-def padding_patterns(length):
-    """Ways to pad `length` real tokens, as (name, boolean mask) pairs."""
-    real = np.ones(length, bool)
-    middle = np.insert(real, [1, length - 1], False)
-    return (
-        ("right by 1", np.append(real, [False])),
-        ("right by 7", np.append(real, [False] * 7)),
-        ("left by 3", np.append([False] * 3, real)),
-        ("in the middle", middle),
-    )
+def padding_patterns(length, padding=7):
+    """Ways to place `length` real tokens among `padding` more, by name.
+
+    All have one length, so that they make one batch: on JAX each shape compiles anew.
+    """
+    real, blank = [True] * length, [False] * padding
+    return {
+        "right": np.array(real + blank),
+        "left": np.array(blank + real),
+        "both sides": np.array(blank[:3] + real + blank[3:]),
+        "in the middle": np.array(real[:1] + blank + real[1:]),
+    }
 
 
 def pad(tokens, mask, fill):

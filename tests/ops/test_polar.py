@@ -76,7 +76,9 @@ def test_both_methods_agree_below_the_floor_too(matrix):
     np.testing.assert_allclose(by_products, by_svd, atol=2e-3)
 
 
-@given(matrix=matrices.matrices(max_kappa=1e6, full_rank=False))
+@given(
+    matrix=matrices.matrices(max_kappa=1e6, full_rank=False, shapes=matrices.SHAPES[:2])
+)
 def test_both_methods_agree_to_rounding_in_float64(matrix):
     with float64():
         x = tensor(matrix.value, "float64")
@@ -104,8 +106,8 @@ def test_transposing_commutes(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_polar_of_zero_is_zero(method):
-    got = to_numpy(polar(ops.zeros((2, 5, 12)), method=method))
-    np.testing.assert_array_equal(got, np.zeros((2, 5, 12)))
+    got = to_numpy(polar(ops.zeros((3, 5, 12)), method=method))
+    np.testing.assert_array_equal(got, np.zeros((3, 5, 12)))
 
 
 @pytest.mark.parametrize("method", METHODS)
