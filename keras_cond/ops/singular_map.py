@@ -54,8 +54,11 @@ def singular_map(x, factors, gain, derivative):
       Γ⁺_ij = (f(s_i) + f(s_j)) / (s_i + s_j),  f'(0) where both are 0.
     Here it is added as a linear function of x − stop_gradient(x), which is zero.
 
+    Where s is below ten rounding errors, f is faded out: it lifts small s, and there
+    the SVD returns noise, in directions that X does not have.
+
     Args:
-        x: Float tensor of shape (..., N, D).
+        x: Float tensor of shape (..., N, D), with a largest singular value of about 1.
         factors: Its `singular_factors`.
         gain: Function s → f(s)/s, finite at 0.
         derivative: Function s → f'(s).
@@ -68,13 +71,14 @@ def singular_map(x, factors, gain, derivative):
     """
     u, s, vt = factors
     ut, v = ops.swapaxes(u, -1, -2), ops.swapaxes(vt, -1, -2)
+    eps = float(np.finfo(keras.backend.standardize_dtype(s.dtype)).eps)
+    gain, derivative = faded(gain, derivative, 10 * eps)
     weights = gain(s)
     values = s * weights
     change = x - ops.stop_gradient(x)
 
     row, column = s[..., :, None], s[..., None, :]
     difference, total = row - column, row + column
-    eps = float(np.finfo(keras.backend.standardize_dtype(s.dtype)).eps)
     # Nearer than this the mean slope is more exact than the rounded difference.
     apart = ops.abs(difference) > eps ** (1 / 3) * total
     minus = ops.where(
@@ -93,10 +97,7 @@ def singular_map(x, factors, gain, derivative):
     inner = (ut @ change) @ v
     mirrored = ops.swapaxes(inner, -1, -2)
     core = (minus * (inner + mirrored) + plus * (inner - mirrored)) / 2
-    # X V gain(S) Vᵀ rather than U f(S) Vᵀ: equal rows of X give equal rows, zero rows
-    # zero rows, where U has rounding in directions that X has not.
-    value = ((ops.stop_gradient(x) @ v) * weights[..., None, :]) @ vt
-    result = value + (u @ core) @ vt
+    result = ((u @ core) + u * values[..., None, :]) @ vt
 
     rows, columns = x.shape[-2:]
     known = isinstance(rows, int) and isinstance(columns, int)
@@ -107,3 +108,26 @@ def singular_map(x, factors, gain, derivative):
         outside = (ut @ change) - (inner @ vt)
         result = result + (u @ (weights[..., :, None] * outside))
     return result
+
+
+def faded(gain, derivative, width):
+    """Multiplies a function by 1 − (width/s)² where s > width, and by 0 below.
+
+    Args:
+        gain: Function s → f(s)/s.
+        derivative: Function s → f'(s).
+        width: float.
+
+    Returns:
+        The same two functions of the product.
+    """
+
+    def fade(s):
+        inverse = width / ops.where(s > width, s, width)
+        return 1 - inverse**2, 2 * inverse**2 * ops.cast(s > width, s.dtype)
+
+    def faded_derivative(s):
+        factor, slope = fade(s)  # `slope` is s times that of the factor.
+        return factor * derivative(s) + slope * gain(s)
+
+    return lambda s: fade(s)[0] * gain(s), faded_derivative
