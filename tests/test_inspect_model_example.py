@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 
-def test_smoke_run_writes_figures_and_numbers_and_overwrites_only_on_demand(
-    tmp_path, capsys
-):
+def test_smoke_run_writes_figures_and_numbers_and_overwrites_nothing(tmp_path, capsys):
     arguments = ["--smoke", "--jacobian", "--output", str(tmp_path)]
     inspect_model.main(arguments)
     assert "block_0_attention" in capsys.readouterr().out
@@ -24,7 +22,6 @@ def test_smoke_run_writes_figures_and_numbers_and_overwrites_only_on_demand(
     assert len(layer["jacobian"]["heads"]) == layer["num_heads"] == 2
     with pytest.raises(ValueError, match="pass --overwrite"):
         inspect_model.main(arguments)
-    inspect_model.main([*arguments, "--overwrite"])
 
 
 def test_word_pieces_are_the_longest_that_fit(tmp_path):

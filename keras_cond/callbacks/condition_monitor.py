@@ -124,6 +124,7 @@ class ConditionMonitor(keras.callbacks.Callback):
         self._epoch_seconds = 0.0
         self._epoch = 0
         self._batches = self._before_epoch = 0
+        self._ended = []
         self._scalars = {}
 
     # -- hooks of `fit` --------------------------------------------------------
@@ -138,6 +139,7 @@ class ConditionMonitor(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
         self._epoch = epoch
         self._before_epoch = self._batches
+        self._ended = [self._batches]
         self._epoch_seconds = 0.0
 
     def on_train_batch_begin(self, batch, logs=None):
@@ -151,7 +153,8 @@ class ConditionMonitor(keras.callbacks.Callback):
                 self._measure()
 
     def on_train_batch_end(self, batch, logs=None):
-        self._batches = self._before_epoch + batch + 1
+        # In threads of their own, batches may end late and out of order.
+        self._ended.append(self._before_epoch + batch + 1)
         steps = self.params.get("steps")
         same_thread = threading.get_ident() == self._main_thread
         if same_thread and (steps is None or batch + 1 >= steps):
@@ -199,6 +202,7 @@ class ConditionMonitor(keras.callbacks.Callback):
 
     def _epoch_logs(self):
         """The numbers at the end of this epoch, measured once."""
+        self._batches = max(self._ended)
         if self._batches not in self.history["batch"][-1:]:
             self._measure()
         return {**self._scalars, "condition_seconds": self._epoch_seconds}
