@@ -3,8 +3,9 @@
     python examples/vit.py
 
 trains every method of `--method` from the same seed on the same batches, then prints
-their accuracy, loss and condition numbers, and writes results.json, curves.png and one
-.keras model for each method into the folder of the run.
+their accuracy, loss and condition numbers, and writes results.json, curves.png and, for
+each method, the .keras model and a picture of its condition numbers into the folder of
+the run.
 """
 
 import platform
@@ -24,6 +25,8 @@ from common.spectra import attention_condition_numbers, token_condition_number
 from common.tables import format_number, format_table
 from common.training import adamw, fit
 from models.vit import CONDITIONINGS, PRESETS, build_vit
+
+import keras_cond
 
 PHOTOGRAPH_SIZES = {"smoke": 64, "mini": 64, "ti": 224, "s": 224, "b": 224}
 LABEL_SMOOTHING = 0.1
@@ -67,6 +70,8 @@ def main(argv=None):
         model = build_model(task, method, arguments)
         results[method] = train_and_measure(model, task, arguments)
         model.save(folder / f"{method}.keras")
+        report = keras_cond.diagnostics.inspect(model, task.probes)
+        report.plot(folder / f"{method}-kappa.png")
 
     write_results(
         folder / "results.json",
@@ -157,15 +162,10 @@ def train_and_measure(model, task, arguments):
 
 def condition_numbers(model, images):
     """Condition numbers of the tokens and of the attention matrices."""
-    attention = [
-        layer
-        for layer in model.layers
-        if isinstance(layer, keras.layers.MultiHeadAttention)
-    ]
     return {
         "tokens": token_condition_number(model, "position_embedding", images),
         "block_input": token_condition_number(model, "block_0_attention_norm", images),
-        **attention_condition_numbers(attention),
+        **attention_condition_numbers(model),
     }
 
 

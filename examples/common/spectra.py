@@ -27,38 +27,26 @@ def token_condition_number(model, layer_name, images):
     return _median(keras_cond.ops.condition_number(tokens, TOKEN_TOLERANCE))
 
 
-def attention_condition_numbers(attention_layers):
+def attention_condition_numbers(model):
     """Condition numbers of the query, key and value matrices that act.
 
     Args:
-        attention_layers: Built `keras.layers.MultiHeadAttention` layers.
+        model: Built `keras.Model`.
 
     Returns:
         `{"query" | "key" | "value": {"per_head": float, "joint": float}}`: the median
         over layers and heads for the D x d matrix of one head, and the median over
         layers for the D x (H d) matrix of all heads. `inf` is a singular matrix.
     """
+    layers = keras_cond.diagnostics.inspect(model).layers
     numbers = {}
     for role in ("query", "key", "value"):
-        kernels = [
-            _acting_kernel(getattr(layer, f"{role}_dense"))
-            for layer in attention_layers
-        ]
-        kernels = np.stack(kernels)  # (layers, D, H, d)
-        heads = np.moveaxis(kernels, 2, 1)
-        joint = kernels.reshape(*kernels.shape[:2], -1)
+        spectra = [getattr(layer, role) for layer in layers]
         numbers[role] = {
-            "per_head": _median(keras_cond.ops.condition_number(heads)),
-            "joint": _median(keras_cond.ops.condition_number(joint)),
+            "per_head": _median([k for s in spectra for k in s.per_head]),
+            "joint": _median([s.joint for s in spectra]),
         }
     return numbers
-
-
-def _acting_kernel(projection):
-    """W, or W + C where a correction C acts."""
-    corrected = getattr(projection, "corrected_kernel", None)
-    kernel = corrected() if corrected else projection.kernel
-    return keras.ops.convert_to_numpy(kernel)
 
 
 def _median(numbers):
