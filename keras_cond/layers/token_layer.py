@@ -18,10 +18,6 @@ class TokenLayer(keras.layers.Layer):
         # Inputs are not rounded to the compute dtype before the transform.
         self.autocast = False
 
-    def transform(self, tokens, mask):
-        """Returns the new tokens, of the shape of `tokens`."""
-        raise NotImplementedError
-
     def call(self, inputs, mask=None):
         self._check(inputs)
         return ops.cast(self.transform(inputs, mask), self.compute_dtype)

@@ -127,6 +127,6 @@ class Projection:
 
 def _numpy(kernel):
     """Returns a contiguous NumPy copy in float32, or float64 where it is that."""
-    array = np.asarray(ops.convert_to_numpy(kernel))
+    array = np.asarray(ops.convert_to_numpy(ops.convert_to_tensor(kernel)))
     dtype = "float64" if array.dtype == np.float64 else "float32"
     return np.array(array, dtype=dtype, order="C")

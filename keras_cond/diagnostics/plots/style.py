@@ -126,4 +126,4 @@ def _draw_at_edge(axes, x, height, text, style):
 
 def integer_ticks(axes):
     """Puts whole numbers alone on the x axis."""
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
