@@ -5,7 +5,18 @@
 trains every method of `--method` from the same seed on the same batches, then prints
 their accuracy, loss and condition numbers, and writes results.json, curves.png and, for
 each method, the .keras model and a picture of its condition numbers into the folder of
-the run.
+the run. Its data set is scikit-learn's digits; another one takes a folder:
+
+    python examples/vit.py --dataset fashion_mnist --data-dir DIR --preset mini \\
+        --epochs 5 --train-size 10000 --method baseline,conditioned_init
+
+What to expect of the two commands, on two CPU cores:
+
+- digits: 155 s of processor time for six methods on JAX; validation accuracy of the
+  baseline 0.83 to 0.86, of conditioned_init 0.90 to 0.92 (torch, seeds 0 to 2; JAX,
+  seed 0);
+- Fashion-MNIST: 130 to 140 s of processor time for two methods; validation accuracy of
+  the baseline 0.81 to 0.82, of conditioned_init 0.82 to 0.83 (three backends, seed 0).
 """
 
 import platform
