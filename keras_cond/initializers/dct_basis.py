@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_cond.initializers import layout
 from keras_cond.ops.dct import constant_basis
-from keras_cond.ops.validation import check_finite_number
+from keras_cond.ops.validation import finite_number
 
 
 @keras.saving.register_keras_serializable(package="keras_cond")
@@ -45,10 +45,8 @@ class DCTBasis(keras.initializers.Initializer):
     """
 
     def __init__(self, gain=1.0, num_heads=None):
-        check_finite_number(gain, "gain")
-        layout.check_num_heads(num_heads)
-        self.gain = gain
-        self.num_heads = num_heads
+        self.gain = finite_number(gain, "gain")
+        self.num_heads = layout.head_count(num_heads)
 
     def __call__(self, shape, dtype=None):
         dtype = dtype or keras.config.floatx()

@@ -1,5 +1,7 @@
 """How a kernel of an attention projection is read as one matrix a head."""
 
+from numbers import Integral
+
 from keras import ops
 
 
@@ -88,10 +90,14 @@ def joint_shape(shape, axis):
     return tuple(shape)
 
 
-def check_num_heads(num_heads):
-    """Raises ValueError unless `num_heads` is None or a positive int."""
-    if num_heads is not None and (not isinstance(num_heads, int) or num_heads < 1):
+def head_count(num_heads):
+    """Returns `num_heads` as an int or None; raises ValueError unless positive."""
+    if num_heads is None:
+        return None
+    whole = isinstance(num_heads, Integral) and not isinstance(num_heads, bool)
+    if not whole or num_heads < 1:
         raise ValueError(
             "`num_heads` must be a positive integer or None. Received: "
             f"num_heads={num_heads!r}."
         )
+    return int(num_heads)

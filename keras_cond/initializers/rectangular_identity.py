@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_cond.initializers import layout
-from keras_cond.ops.validation import check_finite_number
+from keras_cond.ops.validation import boolean, finite_number
 
 
 @keras.saving.register_keras_serializable(package="keras_cond")
@@ -44,11 +44,9 @@ class RectangularIdentity(keras.initializers.Initializer):
     """
 
     def __init__(self, gain=1.0, per_head=True, num_heads=None):
-        check_finite_number(gain, "gain")
-        layout.check_num_heads(num_heads)
-        self.gain = gain
-        self.per_head = per_head
-        self.num_heads = num_heads
+        self.gain = finite_number(gain, "gain")
+        self.per_head = boolean(per_head, "per_head")
+        self.num_heads = layout.head_count(num_heads)
 
     def __call__(self, shape, dtype=None):
         dtype = dtype or keras.config.floatx()

@@ -2,6 +2,7 @@
 
 import random
 import weakref
+from numbers import Integral
 
 import keras
 import numpy as np
@@ -15,8 +16,9 @@ def seed_or_none(seed):
     """
     if isinstance(seed, dict):
         seed = keras.saving.deserialize_keras_object(seed)
-    known = (int, keras.random.SeedGenerator, type(None))
-    if isinstance(seed, bool) or not isinstance(seed, known):
+    if isinstance(seed, Integral) and not isinstance(seed, bool):
+        return int(seed)
+    if not isinstance(seed, (keras.random.SeedGenerator, type(None))):
         raise ValueError(
             "`seed` must be an integer, a `keras.random.SeedGenerator` or None. "
             f"Received: seed={seed!r}."
@@ -48,7 +50,8 @@ def with_derived_seed(initializer, index):
     if isinstance(seed, dict):
         seed = seed["config"]["seed"]
     if index and seed is not None:
-        sequence = np.random.SeedSequence([abs(seed), index])
+        sign = [1] if seed < 0 else []
+        sequence = np.random.SeedSequence([abs(seed), index, *sign])
         config["seed"] = int(sequence.generate_state(1)[0] // 2)
     return type(initializer).from_config(config)
 
@@ -61,12 +64,15 @@ def for_next_use(initializer):
 
     The first use keeps the seed; the n-th derives one from it and n. So one seeded
     instance gives every block of a model other values, and the same construction with
-    a new instance gives the same model.
+    a new instance gives the same model. Initializers that share a `SeedGenerator` count
+    as one instance.
 
     Args:
         initializer: A Keras initializer.
     """
-    use = _USES.get(initializer, 0)
-    _USES[initializer] = use + 1
+    seed = getattr(initializer, "seed", None)
+    source = seed if isinstance(seed, keras.random.SeedGenerator) else initializer
+    use = _USES.get(source, 0)
+    _USES[source] = use + 1
     # A prime far above the number of roles keeps (use, role) apart after two steps.
     return with_derived_seed(initializer, 7919 * use)

@@ -6,7 +6,7 @@ from keras import ops
 from keras_cond.initializers import layout
 from keras_cond.initializers.seeds import draw_seed, seed_or_none
 from keras_cond.ops.semi_orthogonal import semi_orthogonal
-from keras_cond.ops.validation import check_finite_number
+from keras_cond.ops.validation import finite_number
 
 
 @keras.saving.register_keras_serializable(package="keras_cond")
@@ -55,10 +55,8 @@ class SemiOrthogonalQK(keras.initializers.Initializer):
     """
 
     def __init__(self, gain=1.0, num_heads=None, seed=None):
-        check_finite_number(gain, "gain")
-        layout.check_num_heads(num_heads)
-        self.gain = gain
-        self.num_heads = num_heads
+        self.gain = finite_number(gain, "gain")
+        self.num_heads = layout.head_count(num_heads)
         self.seed = seed_or_none(seed)
         self._draw_seed = draw_seed(self.seed)
 

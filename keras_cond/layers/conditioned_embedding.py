@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_cond.layers.eager import known_values
 from keras_cond.ops import condition as condition_tokens
-from keras_cond.ops.validation import check_floor, check_method
+from keras_cond.ops.validation import boolean, check_floor, check_method, token_mask
 
 TARGETS = ("sequence", "table")
 
@@ -81,36 +81,33 @@ class ConditionedEmbedding(keras.layers.Embedding):
         self.supports_masking = True
         self.condition = condition
         self.method = method
-        self.floor = floor
-        self.stop_gradient = stop_gradient
-        if condition == "table" and self.quantization_mode is not None:
-            raise ValueError(
-                "Conditioning the table needs it in floating point. Received: "
-                f"dtype={self.dtype_policy.name!r}. Use a float dtype, or "
-                "`condition='sequence'`."
-            )
+        self.floor = float(floor)
+        self.stop_gradient = boolean(stop_gradient, "stop_gradient")
+        self._check_float_table()
 
     def call(self, inputs, mask=None):
         inputs = self._checked_ids(inputs)
+        real = self.compute_mask(inputs, mask)
         if self.condition == "table":
             outputs = ops.take(self._conditioned(self.embeddings), inputs, axis=0)
         else:
             tokens = ops.take(self.embeddings, inputs, axis=0)
-            outputs = self._conditioned(tokens, self.compute_mask(inputs, mask))
+            outputs = self._conditioned(tokens, real)
         return ops.cast(outputs, self.compute_dtype)
 
     def quantized_call(self, inputs, mask=None):
+        self._check_float_table()
         inputs = self._checked_ids(inputs)
         tokens = super().quantized_call(inputs)
         return self._conditioned(tokens, self.compute_mask(inputs, mask))
 
     def compute_mask(self, inputs, mask=None):
+        if mask is not None:
+            mask = token_mask(mask, ops.expand_dims(inputs, -1))[..., 0]
         if not self.mask_zero:
             return mask
         nonzero = ops.not_equal(inputs, 0)
-        if mask is None:
-            return nonzero
-        return ops.logical_and(nonzero, ops.cast(mask, "bool"))
+        return nonzero if mask is None else ops.logical_and(nonzero, mask)
 
     def compute_output_spec(self, inputs, mask=None):
         self._check_rank(inputs)
@@ -124,6 +121,14 @@ class ConditionedEmbedding(keras.layers.Embedding):
             floor=self.floor,
             stop_gradient=self.stop_gradient,
         )
+
+    def _check_float_table(self):
+        if self.condition == "table" and self.quantization_mode is not None:
+            raise ValueError(
+                "Conditioning the table needs it in floating point. Received: "
+                f"dtype={self.dtype_policy.name!r}. Use a float dtype, or "
+                "`condition='sequence'`."
+            )
 
     def _check_rank(self, inputs):
         if self.condition == "sequence" and len(inputs.shape) < 2:

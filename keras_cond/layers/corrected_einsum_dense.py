@@ -8,6 +8,7 @@ from keras_cond.ops import condition
 CORRECTIONS = ("identity", "polar")
 
 
+@keras.saving.register_keras_serializable(package="keras_cond")
 class CorrectedEinsumDense(keras.layers.EinsumDense):
     """Projects with W + C where `kernel` is W, of shape (D, heads, d).
 
@@ -15,7 +16,43 @@ class CorrectedEinsumDense(keras.layers.EinsumDense):
     once they are built (`correct`). The kernel itself is never overridden: optimizers,
     weight decay, constraints, LoRA, saving and loading all see W, and the correction is
     part of the call alone, so nothing can add it twice.
+
+    Args:
+        equation: As in `EinsumDense`.
+        output_shape: As in `EinsumDense`.
+        correction: `"identity"` or `"polar"`.
+        correction_scale: float, λ of the identity.
+        per_head: bool, whether C is computed for each head's D × d matrix or for the
+            D × (heads · d) one.
+        **kwargs: Those of `EinsumDense`.
     """
+
+    def __init__(
+        self,
+        equation,
+        output_shape,
+        correction="identity",
+        correction_scale=10.0,
+        per_head=True,
+        **kwargs,
+    ):
+        super().__init__(equation, output_shape, **kwargs)
+        self._set(correction, correction_scale, per_head)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "correction": self.correction,
+            "correction_scale": self.correction_scale,
+            "per_head": self.per_head,
+        }
+
+    def _set(self, correction, scale, per_head):
+        self.correction = correction
+        self.correction_scale = scale
+        self.per_head = per_head
+        # The polar factor is computed from the full-precision kernel.
+        self.autocast = correction == "identity"
 
     @classmethod
     def correct(cls, dense, correction, scale, per_head):
@@ -23,17 +60,12 @@ class CorrectedEinsumDense(keras.layers.EinsumDense):
 
         Args:
             dense: The projection, with a kernel of shape (D, heads, d).
-            correction: `"identity"` or `"polar"`.
+            correction: As in the class.
             scale: float, λ of the identity.
-            per_head: bool, whether C is computed for each head's D × d matrix or for
-                the D × (heads · d) one.
+            per_head: As in the class.
         """
         dense.__class__ = cls
-        dense.correction = correction
-        dense.correction_scale = scale
-        dense.per_head = per_head
-        # The polar factor is computed from the full-precision kernel.
-        dense.autocast = correction == "identity"
+        dense._set(correction, scale, per_head)
 
     def call(self, inputs, training=None):
         if self.correction == "identity":
@@ -57,7 +89,12 @@ class CorrectedEinsumDense(keras.layers.EinsumDense):
 
     def corrected_kernel(self):
         """Returns W + C, of the shape of the kernel."""
-        kernel = ops.convert_to_tensor(self.kernel)
+        kernel = ops.convert_to_tensor(self._kernel)
+        if self.lora_enabled:
+            # `kernel` adds this too, but rounds it to the compute dtype.
+            factor = self.lora_alpha / self.lora_rank
+            update = factor * ops.matmul(self.lora_kernel_a, self.lora_kernel_b)
+            kernel = kernel + ops.cast(update, kernel.dtype)
         size, heads, width = kernel.shape
         if self.correction == "identity":
             rows = ops.eye(size, dtype=kernel.dtype)

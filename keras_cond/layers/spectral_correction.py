@@ -4,7 +4,7 @@ import keras
 
 from keras_cond.initializers.seeds import for_next_use, with_derived_seed
 from keras_cond.layers.corrected_einsum_dense import CORRECTIONS, CorrectedEinsumDense
-from keras_cond.ops.validation import check_finite_number
+from keras_cond.ops.validation import boolean, finite_number
 
 # The order is the index that derives a seed, so it must not change.
 ROLES = ("query", "key", "value", "gate", "output")
@@ -36,20 +36,16 @@ class SpectralCorrection:
                 f"correction={correction!r}. Expected one of {CORRECTIONS}; for none, "
                 "pass `correction_scale=0`."
             )
-        check_finite_number(correction_scale, "correction_scale")
+        correction_scale = finite_number(correction_scale, "correction_scale")
         if correction_scale < 0:
             raise ValueError(
                 "`correction_scale` is the factor λ of the identity. Received: "
                 f"correction_scale={correction_scale}. Expected 0 (no correction) or "
                 "more."
             )
-        if not isinstance(per_head, bool):
-            raise ValueError(
-                f"`per_head` must be True or False. Received: per_head={per_head!r}."
-            )
         self.correction = correction
         self.correction_scale = correction_scale
-        self.per_head = per_head
+        self.per_head = boolean(per_head, "per_head")
         self._role_initializers = {
             role: initializer and for_next_use(keras.initializers.get(initializer))
             for role, initializer in initializers.items()
@@ -65,6 +61,8 @@ class SpectralCorrection:
         order = ["query", "key", "value", "output"]
         if getattr(self, "_use_gate", False) or getattr(self, "use_gate", False):
             order.insert(2, "gate")
+        if len(built) == len(order):  # Built before: the parent refuses that.
+            return kwargs
         role = order[len(built)]
         initializer = self._role_initializers.get(role)
         if initializer is None:

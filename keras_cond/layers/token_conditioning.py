@@ -4,7 +4,7 @@ import keras
 
 from keras_cond.layers.token_layer import TokenLayer
 from keras_cond.ops import condition
-from keras_cond.ops.validation import check_floor, check_method
+from keras_cond.ops.validation import boolean, check_floor, check_method
 
 
 @keras.saving.register_keras_serializable(package="keras_cond")
@@ -54,8 +54,8 @@ class TokenConditioning(TokenLayer):
         check_method(method)
         check_floor(floor)
         self.method = method
-        self.floor = floor
-        self.stop_gradient = stop_gradient
+        self.floor = float(floor)
+        self.stop_gradient = boolean(stop_gradient, "stop_gradient")
 
     def transform(self, tokens, mask):
         return condition(

@@ -3,7 +3,7 @@
 import keras
 
 from keras_cond.layers.token_layer import TokenLayer
-from keras_cond.ops.validation import check_epsilon, check_floor
+from keras_cond.ops.validation import boolean, check_epsilon, check_floor
 
 
 class TokenGraying(TokenLayer):
@@ -20,16 +20,16 @@ class TokenGraying(TokenLayer):
         super().__init__(**kwargs)
         check_epsilon(epsilon)
         check_floor(floor)
-        self._initial_epsilon = epsilon
-        self.rescale = rescale
-        self.floor = floor
+        self._initial_epsilon = float(epsilon)
+        self.rescale = boolean(rescale, "rescale")
+        self.floor = float(floor)
 
     def build(self, input_shape):
         self.epsilon = self.add_weight(
             name="epsilon",
             shape=(),
             initializer=keras.initializers.Constant(self._initial_epsilon),
-            dtype="float32",
+            dtype="float64" if self.variable_dtype == "float64" else "float32",
             trainable=False,
             autocast=False,
         )

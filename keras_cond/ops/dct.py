@@ -1,6 +1,7 @@
 """Orthonormal discrete cosine transform."""
 
 from functools import lru_cache
+from numbers import Integral
 
 import keras
 import numpy as np
@@ -59,9 +60,10 @@ def idct(x, axis=-1):
 
 def _transform(x, axis, inverse):
     x, dtype = float_tensor(x, rank=1)
-    if not -len(x.shape) <= axis < len(x.shape):
+    whole = isinstance(axis, Integral) and not isinstance(axis, bool)
+    if not whole or not -len(x.shape) <= axis < len(x.shape):
         raise ValueError(
-            f"`axis` is not an axis of the tensor. Received: axis={axis}, shape="
+            f"`axis` is not an axis of the tensor. Received: axis={axis!r}, shape="
             f"{tuple(x.shape)}. Expected -{len(x.shape)} <= axis < {len(x.shape)}."
         )
     x = ops.moveaxis(x, axis, -1)

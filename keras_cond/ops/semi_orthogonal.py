@@ -36,7 +36,7 @@ def semi_orthogonal(shape, seed=None, dtype=None):
     groups", 2007; used by "Conditioned Initialization for Attention", ICLR 2026,
     algorithm 1.
     """
-    shape = tuple(shape)
+    shape = (shape,) if isinstance(shape, Integral) else tuple(shape)
     dtype = keras.backend.standardize_dtype(dtype or keras.config.floatx())
     if len(shape) < 2 or not all(isinstance(n, Integral) and n > 0 for n in shape):
         raise ValueError(

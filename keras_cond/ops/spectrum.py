@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_cond.ops.validation import check_finite_number, float_tensor
+from keras_cond.ops.validation import finite_number, float_tensor
 
 
 def finite_or_zero(x):
@@ -67,7 +67,10 @@ def spectral_norm(x):
 
     Reference: G. Golub, C. Van Loan, "Matrix Computations", section 2.3.
     """
-    return singular_values(x)[..., 0]
+    values = singular_values(x)
+    if not values.shape[-1]:
+        return ops.zeros(values.shape[:-1], dtype=values.dtype)
+    return values[..., 0]
 
 
 def condition_number(x, tolerance=None):
@@ -101,7 +104,7 @@ def condition_number(x, tolerance=None):
     Reference: G. Golub, C. Van Loan, "Matrix Computations", sections 2.6 and 5.4.
     """
     if tolerance is not None:
-        check_finite_number(tolerance, "tolerance")
+        tolerance = finite_number(tolerance, "tolerance")
         if not 0 <= tolerance < 1:
             raise ValueError(
                 "`tolerance` is a fraction of the largest singular value. Received: "

@@ -31,13 +31,17 @@ def check_floor(floor):
 
 
 def check_epsilon(epsilon):
-    """Raises ValueError unless a Python number `epsilon` is in (0, 1].
+    """Raises ValueError unless `epsilon` is a number in (0, 1], or a scalar tensor.
 
-    Tensors and variables pass: their value may not be known yet.
+    The value of a tensor or variable may not be known yet, and is not looked at.
     """
-    if isinstance(epsilon, (str, bool, type(None))) or (
-        isinstance(epsilon, numbers.Real) and not 0 < epsilon <= 1
-    ):
+    if isinstance(epsilon, (bool, np.bool_)):
+        wrong = True
+    elif isinstance(epsilon, (numbers.Real, np.ndarray)):
+        wrong = np.ndim(epsilon) > 0 or not 0 < epsilon <= 1
+    else:
+        wrong = getattr(epsilon, "shape", None) is None or len(epsilon.shape) > 0
+    if wrong:
         raise ValueError(
             "`epsilon` is the exponent of the graying. Received: "
             f"epsilon={epsilon!r}. Expected a number with 0 < epsilon <= 1, for "
@@ -45,8 +49,8 @@ def check_epsilon(epsilon):
         )
 
 
-def check_finite_number(value, name):
-    """Raises ValueError unless `value` is a finite real number."""
+def finite_number(value, name):
+    """Returns `value` as a float; raises ValueError unless it is finite and real."""
     if (
         isinstance(value, bool)
         or not isinstance(value, numbers.Real)
@@ -55,6 +59,14 @@ def check_finite_number(value, name):
         raise ValueError(
             f"`{name}` must be a finite number. Received: {name}={value!r}."
         )
+    return float(value)
+
+
+def boolean(value, name):
+    """Returns `value` as a bool; raises ValueError unless it is one."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"`{name}` must be True or False. Received: {name}={value!r}.")
+    return bool(value)
 
 
 def float_tensor(x, rank=2):
