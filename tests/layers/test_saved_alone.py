@@ -79,7 +79,8 @@ class Block(keras.layers.Layer):
         self.inner = inner
 
     def build(self, input_shape):
-        self.inner.build(input_shape, input_shape)
+        if not self.inner.built:  # A loaded one is; building twice is an error.
+            self.inner.build(input_shape, input_shape)
 
     def call(self, x):
         return x + self.inner(x, x)
