@@ -1,4 +1,4 @@
-"""Store the raw IDX files of Fashion-MNIST as a tensorflow-datasets data set.
+r"""Store the raw IDX files of Fashion-MNIST as a tensorflow-datasets data set.
 
     apt-get install -y dataset-fashion-mnist
     python examples/prepare_fashion_mnist.py \

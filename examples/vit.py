@@ -1,4 +1,4 @@
-"""Train a vision transformer with and without conditioning, and compare.
+r"""Train a vision transformer with and without conditioning, and compare.
 
     python examples/vit.py
 
@@ -7,7 +7,7 @@ their accuracy, loss and condition numbers, and writes results.json, curves.png 
 each method, the .keras model and a picture of its condition numbers into the folder of
 the run. Its data set is scikit-learn's digits; another one takes a folder:
 
-    python examples/vit.py --dataset fashion_mnist --data-dir DIR --preset mini \\
+    python examples/vit.py --dataset fashion_mnist --data-dir DIR --preset mini \
         --epochs 5 --train-size 10000 --method baseline,conditioned_init
 
 What to expect of the two commands, on two CPU cores:
