@@ -6,11 +6,10 @@ import keras
 import pytest
 
 from keras_cond.layers import SpectralGroupedQueryAttention
-from tests.layer_contract import LayerContract
-from tests.layers.attention_laws import SpectralAttentionLaws
+from tests.layers.attention_laws import AttentionContract, SpectralAttentionLaws
 
 
-class TestContract(LayerContract):
+class TestContract(AttentionContract):
     layer_class = SpectralGroupedQueryAttention
     arguments: ClassVar[dict] = {
         "head_dim": 3,
@@ -19,9 +18,6 @@ class TestContract(LayerContract):
         "correction": "polar",
         "per_head": False,
     }
-
-    def call(self, layer, x, **kwargs):
-        return layer(x, x, **kwargs)
 
 
 class TestLaws(SpectralAttentionLaws):
