@@ -13,7 +13,14 @@ SOURCES := keras_cond tests examples
 
 # Train the small ViT on digits with each method; about two minutes.
 demo: $(DEMO)/installed
-	KERAS_BACKEND=jax $(DEMO)/bin/python examples/vit.py --output runs/demo --overwrite
+	KERAS_BACKEND=jax $(DEMO)/bin/python examples/vit.py --epochs 10 --output runs/demo --overwrite
+
+# JAX compiles much the same in every worker and process: once is enough.
+test: export JAX_COMPILATION_CACHE_DIR := $(abspath $(TEST)/jax-cache)
+test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
+test: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES := -1
+# Tests run what they compile once or twice, so optimizing it costs more than it brings.
+test: export XLA_FLAGS := --xla_backend_optimization_level=0
 
 # Every test on every backend.
 test: $(TEST)/installed

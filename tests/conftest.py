@@ -5,8 +5,10 @@ and torch that is installed. It has to be chosen before Keras is imported, so th
 file comes first.
 """
 
+import getpass
 import importlib.util
 import os
+import tempfile
 
 BACKENDS = {"tensorflow": "tensorflow", "jax": "jax", "torch": "torch"}
 
@@ -15,6 +17,15 @@ if "KERAS_BACKEND" not in os.environ:
         name for name, module in BACKENDS.items() if importlib.util.find_spec(module)
     )
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+# Compiling takes most of the time on JAX: half of it without optimizations, and a
+# quarter of that again where an earlier run left its programs.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+os.environ.setdefault(
+    "JAX_COMPILATION_CACHE_DIR",
+    os.path.join(tempfile.gettempdir(), f"keras_cond_jax_{getpass.getuser()}"),
+)
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 # Figures are drawn to files, never to a screen.
 os.environ.setdefault("MPLBACKEND", "Agg")
 
@@ -26,7 +37,7 @@ from hypothesis import HealthCheck, settings  # noqa: E402
 # call of a shape compiles.
 settings.register_profile(
     "keras_cond",
-    max_examples=20,
+    max_examples=10,
     deadline=None,
     derandomize=True,
     database=None,
