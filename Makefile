@@ -19,8 +19,6 @@ demo: $(DEMO)/installed
 test: export JAX_COMPILATION_CACHE_DIR := $(abspath $(TEST)/jax-cache)
 test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
 test: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES := -1
-# Tests run what they compile once or twice, so optimizing it costs more than it brings.
-test: export XLA_FLAGS := --xla_backend_optimization_level=0
 
 # Every test on every backend.
 test: $(TEST)/installed
