@@ -97,11 +97,5 @@ def test_coinciding_singular_values_agree_in_value_and_gradient(results, method)
     # An SVD leaves noise of a few eps in null directions, which the slope 5/floor of
     # the correction amplifies; matrix products keep equal rows equal.
     tolerance = TOLERANCE if method == "newton_schulz" else 2e-3
-
-    # Known fault: where the largest singular value is tied, the derivative of σ_max is
-    # that of whichever vector rounding picks, and gradients differ by up to a quarter.
-    def comparable(name):
-        return name.startswith(method) and "orthonormal" not in name
-
-    found = disagreements(results, comparable, tolerance)
+    found = disagreements(results, lambda name: name.startswith(method), tolerance)
     assert found == {}

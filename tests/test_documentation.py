@@ -17,7 +17,7 @@ def code_blocks():
             yield pytest.param(name, code, id=name)
 
 
-@pytest.mark.parametrize("name, code", code_blocks())
+@pytest.mark.parametrize("name, code", list(code_blocks()))
 def test_code_block_runs(name, code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(compile(code, name, "exec"), {"__name__": "__main__"})

@@ -68,7 +68,9 @@ def _transform(x, axis, inverse):
         )
     x = ops.moveaxis(x, axis, -1)
     basis = dct_basis(x, -1)
-    y = x @ (basis if inverse else ops.swapaxes(basis, -1, -2))
+    basis = basis if inverse else ops.swapaxes(basis, -1, -2)
+    # TensorFlow multiplies no vectors.
+    y = x @ basis if len(x.shape) > 1 else (x[None] @ basis)[0]
     return ops.cast(ops.moveaxis(y, -1, axis), dtype)
 
 

@@ -15,6 +15,9 @@ SQUARINGS = 6
 # found errs by less than 0.2 % where many singular values crowd near the largest, and
 # by rounding alone where they do not.
 POWER_STEPS = 16
+# Of the probe that the power steps start from. The products of two residues, and of a
+# residue and the multiplier, fit in 32 bits.
+PRIME, MULTIPLIER = 10_007, 3_571
 # Room for the rounding of reduced-precision matrix products (TF32 has 10 bits).
 MARGIN = 1.01
 # The largest ratio of the bound to σ_max that is planned for: 1.01 · 20,000^(1/256).
@@ -76,9 +79,11 @@ def norm_and_bound(a):
     """Estimates σ_max from below and bounds it from above, by matrix products.
 
     The Gram matrix is squared six times. The Frobenius norm of the result bounds
-    σ_max from above; a column of it, multiplied on, tends to the first singular
-    vector v, and ‖aᵀ v‖ is the estimate. Only that last product carries a gradient,
-    u vᵀ, which is the derivative of σ_max.
+    σ_max from above; `a` times a fixed probe, multiplied by it on and on, tends to the
+    first singular vector v, and ‖aᵀ v‖ is the estimate. Only that last product carries
+    a gradient, u vᵀ, which is the derivative of σ_max. Where σ_max is tied, v is the
+    part of the probe in the space of the tied vectors: one of the subgradients, and
+    the same one whatever the rounding.
 
     Args:
         a: Float tensor of shape (..., r, c), r <= c for least work, with max|a| = 1.
@@ -99,17 +104,34 @@ def norm_and_bound(a):
         log_norm = 2 * log_norm + ops.log(size)
     bound = ops.sqrt(trace * ops.exp(log_norm / 2**SQUARINGS))
 
-    diagonal = ops.diagonal(power, axis1=-2, axis2=-1)
-    column = ops.one_hot(
-        ops.argmax(diagonal, axis=-1), diagonal.shape[-1], dtype=power.dtype
-    )
-    vector = ops.expand_dims(column, -1)
+    vector = ops.stop_gradient(a @ probe(a, axis=-1))
     for _ in range(POWER_STEPS):
         vector = power @ vector
         vector = vector / safe(frobenius(vector))
     vector = ops.stop_gradient(vector)
     norm = frobenius(ops.swapaxes(vector, -1, -2) @ a)
     return norm, with_bound(norm, bound)
+
+
+def probe(x, axis):
+    """A vector of no particular direction, the same for each matrix.
+
+    Args:
+        x: Float tensor of shape (..., N, D).
+        axis: int, the axis whose length the vector has. It may be of unknown length.
+
+    Returns:
+        Tensor of shape (length, 1) with entries in [-1, 1]: cosines of the quadratic
+        residues of a prime, an old source of numbers that look random.
+    """
+    length = x.shape[axis]
+    if isinstance(length, int):
+        place = np.arange(length, dtype="int32")
+    else:
+        place = ops.arange(ops.shape(x)[axis], dtype="int32")
+    place = place % PRIME
+    residue = (place * place % PRIME) * MULTIPLIER % PRIME
+    return ops.cos(ops.cast(residue, x.dtype) * (2 * np.pi / PRIME))[:, None]
 
 
 def frobenius(x):

@@ -4,7 +4,14 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_cond.ops.scale import SQUARINGS, with_bound
+from keras_cond.ops.scale import (
+    POWER_STEPS,
+    SQUARINGS,
+    frobenius,
+    probe,
+    safe,
+    with_bound,
+)
 from keras_cond.ops.spectrum import finite_or_zero
 
 
@@ -31,13 +38,17 @@ def norm_and_bound(x, factors):
 
     Returns:
         Tuple `(norm, bound)` of tensors of shape (..., 1, 1). The derivative of the
-        first is u vᵀ of the first singular vectors.
+        first is u vᵀ of the first singular vectors; where σ_max is tied, of those that
+        the same power steps from the same probe would find.
     """
     u, s, vt = factors
-    first_u, first_v = u[..., :, :1], vt[..., :1, :]
-    norm = (ops.swapaxes(first_u, -1, -2) @ x) @ ops.swapaxes(first_v, -1, -2)
     largest = s[..., :1]
     ratio = s / ops.where(largest > 0, largest, ops.ones_like(largest))
+    steps = ratio ** (POWER_STEPS * 2 ** (SQUARINGS + 1))
+    first = steps[..., None] * (vt @ probe(vt, axis=-1))
+    first = ops.stop_gradient(first / safe(frobenius(first)))
+    first_u, first_v = u @ first, ops.swapaxes(vt, -1, -2) @ first
+    norm = (ops.swapaxes(first_u, -1, -2) @ x) @ first_v
     power = 2 ** (SQUARINGS + 2)
     schatten = largest * ops.sum(ratio**power, axis=-1, keepdims=True) ** (1 / power)
     return norm, with_bound(norm, schatten[..., None])
