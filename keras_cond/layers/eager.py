@@ -1,13 +1,18 @@
-"""The one place that asks whether the values of a tensor are known yet."""
+"""The one place that asks which backend runs."""
 
 import keras
 import numpy as np
 from keras import ops
 
 
+def on_torch():
+    """Returns whether the backend is PyTorch."""
+    return keras.backend.backend() == "torch"
+
+
 def known_values(x):
     """Returns a tensor as a NumPy array, or None while a graph is being traced."""
-    if keras.backend.backend() == "torch":
+    if on_torch():
         # Reading a value would cut the graph in two, or stop an export.
         import torch
 

@@ -53,6 +53,28 @@ def find_attention(model):
     >>> keras_cond.projections.find_attention(model)
     [<Attention 'mha' (MultiHeadAttention): 2 heads, D=8, d=3>]
     """
+    found, unreadable = search(model)
+    if unreadable:
+        warnings.warn(left_out(unreadable), UserWarning, stacklevel=frames_outside())
+    return found
+
+
+def left_out(unreadable):
+    """Returns the sentence that names layers which cannot be read."""
+    return (
+        "Left out, because their query, key and value kernels cannot be read: "
+        + "; ".join(unreadable)
+        + "."
+    )
+
+
+def search(model):
+    """As `find_attention`, without the warning.
+
+    Returns:
+        Tuple of the list of `Attention` and of what is to be said of the other layers,
+        a list of str.
+    """
     if not isinstance(model, keras.Layer):
         raise ValueError(
             "`model` must be a Keras model or layer. Received: "
@@ -65,20 +87,12 @@ def find_attention(model):
             f"{type(model).__name__} {model.name!r}. Call it on a batch, or "
             "`model.build(input_shape)`, first."
         )
-    search = _Search()
-    search.visit(model, ())
-    if search.unreadable:
-        warnings.warn(
-            "Left out, because their query, key and value kernels cannot be read: "
-            + "; ".join(search.unreadable)
-            + ".",
-            UserWarning,
-            stacklevel=_frames_inside_package(),
-        )
-    return search.found
+    walk = _Walk()
+    walk.visit(model, ())
+    return walk.found, walk.unreadable
 
 
-class _Search:
+class _Walk:
     """Walks a model depth first."""
 
     def __init__(self):
@@ -133,7 +147,7 @@ class _Search:
         return unique
 
 
-def _frames_inside_package():
+def frames_outside():
     """Returns the `stacklevel` at which a warning points to the caller's own line."""
     level, frame = 1, sys._getframe(1)
     while frame is not None and frame.f_globals["__name__"].startswith("keras_cond"):

@@ -1,0 +1,121 @@
+"""A model with conditioned tokens, made from another one."""
+
+import json
+
+import keras
+from keras import ops
+
+from keras_cond.surgery.conditioned_lookup import ConditionedLookup
+from keras_cond.surgery.graph import is_graph, layers_of, rebuild
+
+
+@keras.saving.register_keras_serializable(package="keras_cond")
+class ConditionedModel(keras.Model):
+    """A model on the layers of another, with its tokens conditioned: made by `apply`.
+
+    Its configuration is that of the other model and what was put where, so it loads
+    wherever that model does, classes of KerasHub included.
+
+    Args:
+        model: The model whose layers are used.
+        tokens: A layer to call on the output of the layer `after`, or None for a lookup
+            in a conditioned table in place of that embedding.
+        after: int, the place of a layer among `layers_of` the model. Names will not
+            do: some of KerasHub's count the layers of the process.
+        name: str or None.
+    """
+
+    def __init__(self, model, tokens, after, name=None):
+        inputs, outputs = graph_with(model, tokens, layer_at(model, after))
+        super().__init__(inputs=inputs, outputs=outputs, name=name or model.name)
+        self.tokens = tokens
+        self.after = after
+        # A string, because Keras would track the parts of a dict.
+        self._base = json.dumps(keras.saving.serialize_keras_object(model))
+
+    def base_model(self):
+        """Returns a new model like the one it was made from, with its weights."""
+        model = keras.saving.deserialize_keras_object(json.loads(self._base))
+        twin = ConditionedModel(model, self.copy_of_tokens(), self.after)
+        twin.set_weights(self.get_weights())
+        return model
+
+    def copy_of_tokens(self):
+        """Returns a new layer like `tokens`, with its initial weights, or None."""
+        if self.tokens is None:
+            return None
+        return type(self.tokens).from_config(self.tokens.get_config())
+
+    def get_config(self):
+        return {
+            "model": json.loads(self._base),
+            "tokens": self.tokens and keras.saving.serialize_keras_object(self.tokens),
+            "after": self.after,
+            "name": self.name,
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        def restored(part):
+            return part and keras.saving.deserialize_keras_object(
+                part, custom_objects=custom_objects
+            )
+
+        return cls(
+            restored(config["model"]),
+            restored(config["tokens"]),
+            config["after"],
+            config["name"],
+        )
+
+
+def layer_at(model, place):
+    """Returns the layer at a place among `layers_of` the model."""
+    return list(layers_of(model))[place][1]
+
+
+def graph_with(model, tokens, target):
+    """Inputs and outputs of `model` with its tokens conditioned at the layer `target`.
+
+    Args:
+        model: A model that `is_graph`.
+        tokens: As in `ConditionedModel`.
+        target: The layer object, in the model or in models inside it.
+    """
+    lookup = ConditionedLookup(target, name=target.name) if tokens is None else None
+
+    def swap(layer):
+        if layer is target and lookup is not None:
+            return lookup
+        if is_graph(layer) and any(inner is target for _, inner, _ in layers_of(layer)):
+            return keras.Model(*graph(layer), name=layer.name)
+        return layer
+
+    def after_call(layer, kwargs, output, inputs):
+        if layer is not target or kwargs.get("reverse"):
+            return output
+        mask = padding_mask(inputs, output)
+        if mask is None:
+            return tokens(output)
+        # The product drops the mask, which the model's own tokens do not carry.
+        return ops.multiply(tokens(output, mask=mask), 1)
+
+    def graph(part):
+        return rebuild(part, swap, None if tokens is None else after_call)
+
+    return graph(model)
+
+
+def padding_mask(inputs, tokens):
+    """Returns the input that marks real tokens, as KerasHub's models have, or None.
+
+    Args:
+        inputs: dict of name → input tensor of a model.
+        tokens: Tensor of shape (batch, N, D).
+    """
+    masks = [
+        tensor
+        for name, tensor in inputs.items()
+        if name.endswith("padding_mask") and len(tensor.shape) == len(tokens.shape) - 1
+    ]
+    return masks[0] if len(masks) == 1 else None

@@ -1,0 +1,197 @@
+"""The same function with stock layers only."""
+
+import pickle
+import warnings
+
+import keras
+
+from keras_cond.layers import (
+    ConditionedEmbedding,
+    SpectralAttention,
+    SpectralGroupedQueryAttention,
+)
+from keras_cond.layers.corrected_einsum_dense import CorrectedEinsumDense
+from keras_cond.ops import condition
+from keras_cond.projections.find import frames_outside
+from keras_cond.projections.sublayers import all_layers
+from keras_cond.surgery.conditioned_lookup import ConditionedLookup
+from keras_cond.surgery.conditioned_model import ConditionedModel, layer_at
+from keras_cond.surgery.graph import is_graph, layers_of, rebuild
+
+PACKAGE = "keras_cond"
+STOCK = {
+    CorrectedEinsumDense: keras.layers.EinsumDense,
+    SpectralAttention: keras.layers.MultiHeadAttention,
+    SpectralGroupedQueryAttention: keras.layers.GroupQueryAttention,
+    ConditionedEmbedding: keras.layers.Embedding,
+}
+
+
+def fold(model):
+    """Returns a copy of a model that computes the same with stock layers only.
+
+    - Corrections of `SpectralAttention` and `SpectralGroupedQueryAttention` are added
+      into the kernels, W ← W + C, and the layers become Keras' own.
+    - `ConditionedEmbedding(condition="table")` becomes an `Embedding` with the
+      conditioned table, and a model made by `apply(..., tokens="table")` becomes one of
+      the class it was made from.
+    - LoRA updates are merged into their kernels, as by saving.
+    - Initializers of this package, which have done their work, become Keras' default.
+
+    A file saved from the result loads where `keras_cond` is not installed, and it is
+    quantized and exported as any Keras model. Outputs are equal to rounding.
+
+    Args:
+        model: A built Keras model that can be saved. It does not change.
+
+    Returns:
+        A new model, compiled as the given one.
+
+    Raises:
+        ValueError: If the model is not a built Keras model or cannot be copied.
+
+    Warns:
+        UserWarning: Once, naming what is left of this package: what depends on the
+            sequence (`TokenConditioning`, per-sequence embeddings, grayings) cannot be
+            folded; a conditioned table whose raw one is the output projection as well
+            is not; constraints and regularizers of this package are dropped.
+
+    Example:
+
+    >>> inputs = keras.Input((5, 8))
+    >>> layer = keras_cond.SpectralAttention(num_heads=2, key_dim=4)
+    >>> model = keras_cond.fold(keras.Model(inputs, layer(inputs, inputs)))
+    >>> type(model.layers[-1]).__name__
+    'MultiHeadAttention'
+
+    Reference: docs/your_own_model.md.
+    """
+    if not isinstance(model, keras.Model) or not model.built:
+        raise ValueError(
+            "`fold` takes a built Keras model. Received: "
+            f"{type(model).__name__}. Call the model on a batch first; put a single "
+            "layer into a `keras.Model`."
+        )
+    folded, notes = _copy(model), []
+    folded = _stock(folded, notes)
+    notes += [f"{layer.name!r} ({type(layer).__name__})" for layer in _ours(folded)]
+    if notes:
+        warnings.warn(
+            "Not folded into stock layers: " + "; ".join(notes) + ". The file of such "
+            "a model needs keras_cond to load.",
+            UserWarning,
+            stacklevel=frames_outside(),
+        )
+    return folded
+
+
+def _copy(model):
+    try:
+        return pickle.loads(pickle.dumps(model))
+    except Exception as error:  # Whatever a class of the user raises.
+        raise ValueError(
+            "`fold` copies the model as saving and loading would. Received: "
+            f"{model.name!r}, which cannot be copied: {type(error).__name__}: {error}. "
+            "Give every class of your own a complete `get_config`, and register it "
+            "with `keras.saving.register_keras_serializable`."
+        ) from error
+
+
+def _stock(model, notes):
+    """Folds a model that nobody else holds; returns it, or another in its place."""
+    config = model.get_compile_config() if model.compiled else None
+    same = model
+    if isinstance(model, ConditionedModel):
+        model = _unwrapped(model, notes)
+    elif is_graph(model) and any(
+        isinstance(layer, (ConditionedModel, ConditionedLookup))
+        for _, layer, _ in layers_of(model)
+    ):
+        model = _regrown(model, notes)
+    for layer in all_layers(model):
+        _fold_layer(layer, notes)
+    if model is not same and config:
+        model.compile_from_config(config)
+    return model
+
+
+def _unwrapped(model, notes):
+    """The model that a `ConditionedModel` was made from, folded, or it around that."""
+    lookups = [x for _, x, _ in layers_of(model) if isinstance(x, ConditionedLookup)]
+    base = _stock(model.base_model(), notes)
+    if lookups and not lookups[0].tied:
+        layer_at(base, model.after).embeddings.assign(lookups[0].table())
+        return base
+    tokens = model.copy_of_tokens()
+    folded = ConditionedModel(base, tokens, model.after, model.name)
+    if tokens is not None:
+        tokens.set_weights(model.tokens.get_weights())
+    return folded
+
+
+def _regrown(model, notes):
+    def swap(layer):
+        if isinstance(layer, ConditionedModel):
+            return _stock(layer, notes)
+        if isinstance(layer, ConditionedLookup) and not layer.tied:
+            table, embedding = layer.table(), layer.embedding
+            embedding.embeddings.assign(table)
+            return embedding
+        if is_graph(layer):
+            return _stock(layer, notes)
+        return layer
+
+    return keras.Model(*rebuild(model, swap), name=model.name)
+
+
+def _fold_layer(layer, notes):
+    """Turns a layer of this package into the stock one it is derived from, in place."""
+    _drop_parts_of_ours(layer, notes)
+    if type(layer) not in STOCK:
+        return
+    if isinstance(layer, CorrectedEinsumDense):
+        if layer.quantization_mode is not None:
+            return
+        kernel = next(w for w in layer.weights if w.name == "kernel")
+        kernel.assign(layer.corrected_kernel())
+        layer.autocast = True
+    elif isinstance(layer, ConditionedEmbedding):
+        if layer.condition != "table":
+            return
+        layer.embeddings.assign(
+            condition(layer.embeddings, method=layer.method, floor=layer.floor)
+        )
+    elif isinstance(layer.query_dense, CorrectedEinsumDense):
+        if layer.query_dense.quantization_mode is not None:
+            return
+    layer.__class__ = STOCK[type(layer)]
+
+
+def _drop_parts_of_ours(layer, notes):
+    """Puts stock parts in place of initializers, constraints and regularizers."""
+    for name, value in list(vars(layer).items()):
+        if not type(value).__module__.startswith(f"{PACKAGE}."):
+            continue
+        if isinstance(value, keras.initializers.Initializer):
+            setattr(layer, name, keras.initializers.GlorotUniform())
+        elif isinstance(
+            value, keras.constraints.Constraint | keras.regularizers.Regularizer
+        ):
+            kind = (
+                "constraint"
+                if isinstance(value, keras.constraints.Constraint)
+                else "regularizer"
+            )
+            setattr(layer, name, None)
+            for weight in layer.weights:
+                if getattr(weight, kind, None) is value:
+                    setattr(weight, kind, None)
+            notes.append(f"the {kind} {type(value).__name__} of {layer.name!r}")
+
+
+def _ours(model):
+    return [
+        layer
+        for layer in all_layers(model)
+        if type(layer).__module__.startswith(f"{PACKAGE}.")
+    ]
