@@ -12,6 +12,10 @@ import numpy as np
 
 # The chain stops when |1 - p| is below this on the whole interval.
 PRECISION = 1e-6
+# A number at the upper end of an interval is sent to that of the next one, and its
+# rounding error grows at every step; beyond the interval it explodes, in chains of nine
+# or more. So each interval reaches further up, by this fraction of the error before.
+MARGIN = 0.02
 
 
 def best_quintic(lower, upper):
@@ -72,4 +76,4 @@ def quintic_chain(lower, widest=0.0):
         chain.append(coefficients)
         if 1 - lower < PRECISION and error < PRECISION:
             return tuple(chain)
-        lower, upper = min(lower, 1 - error), 1 + error
+        lower, upper = min(lower, 1 - error), (1 + error) * (1 + MARGIN * error)
