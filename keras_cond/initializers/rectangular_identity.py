@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_cond.initializers import layout
+from keras_cond import kernel_layout as layout
 from keras_cond.ops.validation import boolean, finite_number
 
 

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_cond.initializers import layout
+from keras_cond import kernel_layout as layout
 from keras_cond.initializers.seeds import draw_seed, seed_or_none
 from keras_cond.ops.semi_orthogonal import semi_orthogonal
 from keras_cond.ops.validation import finite_number

@@ -5,13 +5,14 @@ from numbers import Integral
 from keras import ops
 
 
-def head_axis(shape, num_heads, initializer):
+def head_axis(shape, num_heads, reader):
     """Returns which axis of a kernel counts heads, or None for a plain matrix.
 
     Args:
         shape: Sequence of ints, the shape of the kernel.
         num_heads: Number of heads, or None if unknown.
-        initializer: The initializer that asks, named in the error.
+        reader: The initializer, constraint or regularizer that asks, named in the
+            error.
 
     Returns:
         1 for (D, heads, d), the layout of query, key and value projections; 0 for
@@ -23,7 +24,7 @@ def head_axis(shape, num_heads, initializer):
         ValueError: If the kernel cannot be meant.
     """
     shape = tuple(shape)
-    name = type(initializer).__name__
+    name = type(reader).__name__
     if len(shape) == 2:
         if num_heads is not None and shape[1] % num_heads:
             raise ValueError(
@@ -35,9 +36,9 @@ def head_axis(shape, num_heads, initializer):
         return None
     if len(shape) != 3:
         raise ValueError(
-            f"`{name}` initializes kernels of shape (D, heads, d), (heads, d, D) or "
-            f"(D, E). Received: shape={shape}, of rank {len(shape)}. Pass another "
-            "initializer for this kernel."
+            f"`{name}` is for kernels of shape (D, heads, d), (heads, d, D) or "
+            f"(D, E). Received: shape={shape}, of rank {len(shape)}. Leave it out for "
+            "this kernel."
         )
     if num_heads is None:
         first, second, last = shape
@@ -51,7 +52,7 @@ def head_axis(shape, num_heads, initializer):
         f"shape={shape}. Expected (D, {num_heads}, d), the kernel of a query, key or "
         f"value projection, or ({num_heads}, d, D), that of an output projection. "
         "Grouped keys and values have fewer heads than queries: give each projection "
-        "an initializer of its own, or leave out `num_heads`."
+        f"a `{name}` of its own, or leave out `num_heads`."
     )
 
 
@@ -69,6 +70,39 @@ def per_head(matrices, shape, num_heads, axis):
     if axis is None and num_heads is None:
         return matrices[0]
     return ops.reshape(ops.transpose(matrices, (1, 0, 2)), shape)
+
+
+def matrices(kernel, num_heads, axis):
+    """Reads a kernel as one matrix a head; the inverse of `per_head`.
+
+    Args:
+        kernel: Tensor of rank 2 or 3.
+        num_heads: Number of heads of a kernel of rank 2, or None.
+        axis: As returned by `head_axis`.
+
+    Returns:
+        Tensor of shape (heads, rows, columns).
+    """
+    if axis == 0:
+        return kernel
+    if axis is None:
+        heads, rows, columns = matrix_shape(kernel.shape, num_heads, axis)
+        kernel = ops.reshape(kernel, (rows, heads, columns))
+    return ops.transpose(kernel, (1, 0, 2))
+
+
+def joint(kernel, axis):
+    """Reads a kernel as one matrix, the heads side by side.
+
+    Args:
+        kernel: Tensor of rank 2 or 3.
+        axis: As returned by `head_axis`.
+
+    Returns:
+        Tensor of shape (1, rows, columns), of `joint_shape`. Reshaping it to the shape
+        of the kernel is the inverse.
+    """
+    return ops.reshape(kernel, (1, *joint_shape(kernel.shape, axis)))
 
 
 def matrix_shape(shape, num_heads, axis):
