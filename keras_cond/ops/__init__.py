@@ -11,6 +11,8 @@ from keras_cond.ops.attention_jacobian_condition import attention_jacobian_condi
 from keras_cond.ops.condition import condition
 from keras_cond.ops.dct import dct, idct
 from keras_cond.ops.dct_graying import dct_graying
+from keras_cond.ops.kaporin_penalty import kaporin_penalty
+from keras_cond.ops.limit_condition import limit_condition
 from keras_cond.ops.polar import polar
 from keras_cond.ops.semi_orthogonal import semi_orthogonal
 from keras_cond.ops.spectrum import (
@@ -34,6 +36,8 @@ __all__ = [
     "dct_graying",
     "effective_rank",
     "idct",
+    "kaporin_penalty",
+    "limit_condition",
     "linear_attention_bound",
     "polar",
     "semi_orthogonal",

@@ -30,6 +30,33 @@ def check_floor(floor):
         )
 
 
+def penalty_floor(floor):
+    """Returns the floor of a penalty as a float; raises ValueError outside [2e-3, 1).
+
+    Its square is added to a Gram matrix of norm 1, and must outweigh rounding errors.
+    """
+    check_floor(floor)
+    if floor < 2e-3:
+        raise ValueError(
+            "`floor` is squared, and its square must outweigh the rounding of float32. "
+            f"Received: floor={floor!r}. Expected 2e-3 <= floor < 1, for example the "
+            "default 1e-2."
+        )
+    return float(floor)
+
+
+def check_limit(limit):
+    """Returns a limit of κ as a float; raises ValueError unless 1 < limit <= 1e4."""
+    limit = finite_number(limit, "limit")
+    if not 1 < limit <= 1e4:
+        raise ValueError(
+            "`limit` is the largest condition number allowed. Received: "
+            f"limit={limit}. Expected 1 < limit <= 1e4: float32 does not carry more, "
+            "and 1 would leave orthogonal matrices alone."
+        )
+    return limit
+
+
 def check_epsilon(epsilon):
     """Raises ValueError unless `epsilon` is a number in (0, 1], or a scalar tensor.
 
