@@ -22,6 +22,8 @@ OPS = (
     "dct",
     "dct_graying",
     "idct",
+    "kaporin_penalty",
+    "limit_condition",
     "polar",
     "semi_orthogonal",
     "singular_values",
@@ -29,6 +31,8 @@ OPS = (
     "svd_graying",
 )
 INITIALIZERS = ("DCTBasis", "RectangularIdentity", "SemiOrthogonalQK")
+CONSTRAINTS = ("MaxConditionNumber",)
+REGULARIZERS = ("ConditionNumber",)
 LAYERS = (
     "ConditionedEmbedding",
     "DCTTokenGraying",
@@ -37,8 +41,11 @@ LAYERS = (
     "SpectralGroupedQueryAttention",
     "TokenConditioning",
 )
+CALLBACKS = ("ConditionMonitor", "ConditioningSchedule")
 CLASSES = {
     **{name: getattr(keras_cond.initializers, name) for name in INITIALIZERS},
+    **{name: getattr(keras_cond.constraints, name) for name in CONSTRAINTS},
+    **{name: getattr(keras_cond.regularizers, name) for name in REGULARIZERS},
     **{name: getattr(keras_cond.layers, name) for name in LAYERS},
 }
 FUNCTIONS = {name: getattr(keras_cond.ops, name) for name in OPS}
@@ -62,7 +69,10 @@ FROM_PAPERS = {"condition", "dct_graying", "svd_graying", *CLASSES}
     [
         (keras_cond.ops, OPS),
         (keras_cond.initializers, INITIALIZERS),
+        (keras_cond.constraints, CONSTRAINTS),
+        (keras_cond.regularizers, REGULARIZERS),
         (keras_cond.layers, LAYERS),
+        (keras_cond.callbacks, CALLBACKS),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -73,8 +83,8 @@ def test_a_subpackage_exports_what_the_issue_names(module, names):
 
 
 def test_every_class_is_exported_again_at_the_top():
-    for name, value in CLASSES.items():
-        assert getattr(keras_cond, name) is value
+    for name in (*CLASSES, *CALLBACKS):
+        assert getattr(keras_cond, name) is PUBLIC[name]
         assert name in keras_cond.__all__
 
 

@@ -67,6 +67,11 @@ class CorrectedEinsumDense(keras.layers.EinsumDense):
         dense.__class__ = cls
         dense._set(correction, scale, per_head)
 
+    def uncorrect(self):
+        """Turns the projection back into a plain `EinsumDense`, in place."""
+        self.autocast = True
+        self.__class__ = keras.layers.EinsumDense
+
     def call(self, inputs, training=None):
         if self.correction == "identity":
             return super().call(inputs, training=training) + self._shift(inputs)

@@ -10,6 +10,17 @@ from keras_cond.ops.validation import boolean, finite_number
 ROLES = ("query", "key", "value", "gate", "output")
 
 
+def correction_factor(value):
+    """Returns λ as a float; raises ValueError unless it is finite and not negative."""
+    value = finite_number(value, "correction_scale")
+    if value < 0:
+        raise ValueError(
+            "`correction_scale` is the factor λ of the identity. Received: "
+            f"correction_scale={value}. Expected 0 (no correction) or more."
+        )
+    return value
+
+
 class SpectralCorrection:
     """Mixin for a Keras attention layer: corrected projections, an initializer a role.
 
@@ -36,15 +47,8 @@ class SpectralCorrection:
                 f"correction={correction!r}. Expected one of {CORRECTIONS}; for none, "
                 "pass `correction_scale=0`."
             )
-        correction_scale = finite_number(correction_scale, "correction_scale")
-        if correction_scale < 0:
-            raise ValueError(
-                "`correction_scale` is the factor λ of the identity. Received: "
-                f"correction_scale={correction_scale}. Expected 0 (no correction) or "
-                "more."
-            )
         self.correction = correction
-        self.correction_scale = correction_scale
+        self._correction_scale = correction_factor(correction_scale)
         self.per_head = boolean(per_head, "per_head")
         self._role_initializers = {
             role: initializer and for_next_use(keras.initializers.get(initializer))
@@ -52,8 +56,29 @@ class SpectralCorrection:
         }
 
     @property
-    def _corrects(self):
-        return self.correction_scale != 0
+    def correction_scale(self):
+        """Factor λ of the identity, a float ≥ 0; 0 switches either correction off.
+
+        Assigning it changes what the layer computes from then on. Functions that were
+        compiled before keep the old value: compile the model again, or let
+        `keras_cond.callbacks.ConditioningSchedule` do both.
+        """
+        return self._correction_scale
+
+    @correction_scale.setter
+    def correction_scale(self, value):
+        self._correction_scale = correction_factor(value)
+        if self.built:
+            self._correct_projections()
+
+    def _correct_projections(self):
+        for dense in (self._query_dense, self._key_dense, self._value_dense):
+            if self._correction_scale:
+                CorrectedEinsumDense.correct(
+                    dense, self.correction, self._correction_scale, self.per_head
+                )
+            elif isinstance(dense, CorrectedEinsumDense):
+                dense.uncorrect()
 
     def _get_common_kwargs_for_sublayer(self):
         kwargs = super()._get_common_kwargs_for_sublayer()
@@ -72,11 +97,7 @@ class SpectralCorrection:
 
     def build(self, query_shape, value_shape, key_shape=None):
         super().build(query_shape, value_shape, key_shape)
-        if self._corrects:
-            for dense in (self._query_dense, self._key_dense, self._value_dense):
-                CorrectedEinsumDense.correct(
-                    dense, self.correction, self.correction_scale, self.per_head
-                )
+        self._correct_projections()
 
     def get_config(self):
         config = super().get_config()
