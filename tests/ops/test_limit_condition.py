@@ -89,10 +89,11 @@ def test_large_matrices_of_low_rank_are_completed(size, rank):
 @pytest.mark.parametrize("floor", [1e-4, 1e-5, 1e-6])
 def test_long_chains_do_not_amplify_rounding(floor):
     """The polar factor that this rests on, at floors below its default."""
-    x = np.stack([with_rank((64, 64), rank, 1e2, rank) for rank in (1, 32, 63, 64)])
+    # Singular values that come to the upper end of an interval are rare: many seeds.
+    x = np.stack([with_rank((64, 64), 32, 1e2, seed) for seed in range(40)])
     values = np.linalg.svd(to_numpy(polar(x.astype("float32"), floor=floor)))[1]
     assert np.all(values <= 1 + 1e-5)
-    np.testing.assert_allclose(values[3], 1, atol=1e-5)
+    np.testing.assert_allclose(values[:, :32], 1, atol=1e-5)
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1e12])
