@@ -15,14 +15,15 @@ def token_condition_number(model, layer_name, images):
 
     Args:
         model: Functional `keras.Model`.
-        layer_name: Name of a layer whose input is tokens `(batch, N, D)`.
+        layer_name: Name of a layer whose (first) input is tokens `(batch, N, D)`.
         images: Inputs of the model; the median is over them.
 
     Returns:
         Float (dimensionless), of the singular values above `TOKEN_TOLERANCE` times
         the largest.
     """
-    to_tokens = keras.Model(model.input, model.get_layer(layer_name).input)
+    entering = keras.tree.flatten(model.get_layer(layer_name).input)[0]
+    to_tokens = keras.Model(model.input, entering)
     tokens = to_tokens(images, training=False)
     return _median(keras_cond.ops.condition_number(tokens, TOKEN_TOLERANCE))
 

@@ -5,8 +5,8 @@ import time
 
 import keras
 
-# Biases, LayerNorm's scale and shift, learned positions.
-_WITHOUT_DECAY = ("bias", "gamma", "beta", "position")
+# Biases, LayerNorm's scale and shift, tables of learned positions.
+_WITHOUT_DECAY = ("bias", "gamma", "beta", "embeddings")
 _WARMUP_FRACTION = 0.1
 
 

@@ -58,24 +58,6 @@ PRESETS = {
 PATCH_SIZES = {8: 2, 28: 7, 32: 4, 64: 8, 224: 16}
 
 
-@keras.saving.register_keras_serializable(package="keras_cond_examples")
-class PositionEmbedding(keras.layers.Layer):
-    """Adds one learned vector to each token: `x + position`.
-
-    Input and output shape: `(batch, tokens, width)`, floats.
-    """
-
-    def build(self, input_shape):
-        self.position = self.add_weight(
-            name="position",
-            shape=input_shape[1:],
-            initializer=keras.initializers.TruncatedNormal(stddev=0.02),
-        )
-
-    def call(self, inputs):
-        return inputs + self.position
-
-
 def build_vit(
     image_shape,
     num_classes,
@@ -146,7 +128,7 @@ def build_vit(
     )(x)
     if conditioning == "conditioned_tokens":
         x = keras_cond.layers.TokenConditioning(name="token_conditioning")(x)
-    x = PositionEmbedding(name="position_embedding")(x)
+    x = _add_positions(x)
 
     for index in range(size.num_layers):
         block = f"block_{index}"
@@ -178,6 +160,20 @@ def _split_patches(x, image_shape, patch_size):
     x = keras.layers.Reshape((rows, p, columns, p * channels), name="patch_rows")(x)
     x = keras.layers.Permute((1, 3, 2, 4), name="patch_grid")(x)
     return keras.layers.Reshape((rows * columns, p * p * channels), name="patches")(x)
+
+
+def _add_positions(x):
+    """Adds a learned vector to each token, by stock layers: x + table of positions."""
+    tokens, width = x.shape[1:]
+    # One sequence of 0, 1, ..., N - 1; it is broadcast over the batch.
+    ones = keras.ops.ones_like(x[:1, :, 0], dtype="int32")
+    positions = keras.layers.Embedding(
+        tokens,
+        width,
+        embeddings_initializer=_truncated_normal(),
+        name="positions",
+    )(keras.ops.cumsum(ones, axis=1) - 1)
+    return _add("position_embedding", x, positions)
 
 
 def _attention(size, conditioning, name):

@@ -1,6 +1,8 @@
 """Conditioning a model that exists."""
 
 import keras
+import numpy as np
+from keras import ops
 
 from keras_cond.layers import TokenConditioning
 from keras_cond.layers.corrected_einsum_dense import CORRECTIONS
@@ -219,4 +221,13 @@ def _check_embedding(layer, path):
             "A table is conditioned in floating point. Received: the embedding "
             f"{path!r} quantized to {layer.quantization_mode!r}. Condition the model "
             "before you quantize it."
+        )
+    ids = np.arange(min(8, layer.input_dim))[None]
+    rows = ops.convert_to_numpy(layer(ids))
+    table = ops.cast(ops.take(layer.embeddings, ids, axis=0), rows.dtype)
+    if not np.array_equal(rows, ops.convert_to_numpy(table)):
+        raise ValueError(
+            "A lookup in the conditioned table takes the place of the embedding. "
+            f"Received: {path!r}, a {type(layer).__name__} that does more than look "
+            "rows up. Expected a plain embedding; condition this one yourself."
         )

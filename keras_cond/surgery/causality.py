@@ -42,11 +42,11 @@ def is_causal(model, target):
         return False
     probe = keras.Model(inputs, tensors)
     example = keras.tree.map_structure(_example, input_of(model))
-    before = probe(example, training=False)
+    before = keras.tree.flatten(probe(example, training=False))
 
     def acts_on_others(change, token):
         change.token = token
-        after = probe(example, training=False)
+        after = keras.tree.flatten(probe(example, training=False))
         change.token = None
         return any(
             _others_differ(*pair, token) for pair in zip(before, after, strict=True)

@@ -1,6 +1,7 @@
 """The same function with stock layers only."""
 
-import pickle
+import pathlib
+import tempfile
 import warnings
 
 import keras
@@ -13,7 +14,7 @@ from keras_cond.layers import (
 from keras_cond.layers.corrected_einsum_dense import CorrectedEinsumDense
 from keras_cond.ops import condition
 from keras_cond.projections.find import frames_outside
-from keras_cond.projections.sublayers import all_layers
+from keras_cond.projections.sublayers import all_layers, sublayers
 from keras_cond.surgery.conditioned_lookup import ConditionedLookup
 from keras_cond.surgery.conditioned_model import ConditionedModel, layer_at
 from keras_cond.surgery.graph import is_graph, layers_of, rebuild
@@ -45,7 +46,7 @@ def fold(model):
         model: A built Keras model that can be saved. It does not change.
 
     Returns:
-        A new model, compiled as the given one.
+        A new model; compiled as the given one, with a new optimizer, if that was.
 
     Raises:
         ValueError: If the model is not a built Keras model or cannot be copied.
@@ -74,6 +75,8 @@ def fold(model):
         )
     folded, notes = _copy(model), []
     folded = _stock(folded, notes)
+    if model.compiled:
+        folded.compile_from_config(model.get_compile_config())
     notes += [f"{layer.name!r} ({type(layer).__name__})" for layer in _ours(folded)]
     if notes:
         warnings.warn(
@@ -87,7 +90,10 @@ def fold(model):
 
 def _copy(model):
     try:
-        return pickle.loads(pickle.dumps(model))
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "model.keras")
+            model.save(path)
+            copy = keras.saving.load_model(path, compile=False, safe_mode=False)
     except Exception as error:  # Whatever a class of the user raises.
         raise ValueError(
             "`fold` copies the model as saving and loading would. Received: "
@@ -95,12 +101,11 @@ def _copy(model):
             "Give every class of your own a complete `get_config`, and register it "
             "with `keras.saving.register_keras_serializable`."
         ) from error
+    return copy
 
 
 def _stock(model, notes):
     """Folds a model that nobody else holds; returns it, or another in its place."""
-    config = model.get_compile_config() if model.compiled else None
-    same = model
     if isinstance(model, ConditionedModel):
         model = _unwrapped(model, notes)
     elif is_graph(model) and any(
@@ -110,8 +115,6 @@ def _stock(model, notes):
         model = _regrown(model, notes)
     for layer in all_layers(model):
         _fold_layer(layer, notes)
-    if model is not same and config:
-        model.compile_from_config(config)
     return model
 
 
@@ -120,7 +123,7 @@ def _unwrapped(model, notes):
     lookups = [x for _, x, _ in layers_of(model) if isinstance(x, ConditionedLookup)]
     base = _stock(model.base_model(), notes)
     if lookups and not lookups[0].tied:
-        layer_at(base, model.after).embeddings.assign(lookups[0].table())
+        _weight(layer_at(base, model.after), "embeddings").assign(lookups[0].table())
         return base
     tokens = model.copy_of_tokens()
     folded = ConditionedModel(base, tokens, model.after, model.name)
@@ -134,9 +137,8 @@ def _regrown(model, notes):
         if isinstance(layer, ConditionedModel):
             return _stock(layer, notes)
         if isinstance(layer, ConditionedLookup) and not layer.tied:
-            table, embedding = layer.table(), layer.embedding
-            embedding.embeddings.assign(table)
-            return embedding
+            _weight(layer.embedding, "embeddings").assign(layer.table())
+            return layer.embedding
         if is_graph(layer):
             return _stock(layer, notes)
         return layer
@@ -152,19 +154,29 @@ def _fold_layer(layer, notes):
     if isinstance(layer, CorrectedEinsumDense):
         if layer.quantization_mode is not None:
             return
-        kernel = next(w for w in layer.weights if w.name == "kernel")
-        kernel.assign(layer.corrected_kernel())
+        _weight(layer, "kernel").assign(layer.corrected_kernel())
         layer.autocast = True
     elif isinstance(layer, ConditionedEmbedding):
         if layer.condition != "table":
             return
-        layer.embeddings.assign(
+        _weight(layer, "embeddings").assign(
             condition(layer.embeddings, method=layer.method, floor=layer.floor)
         )
-    elif isinstance(layer.query_dense, CorrectedEinsumDense):
-        if layer.query_dense.quantization_mode is not None:
-            return
-    layer.__class__ = STOCK[type(layer)]
+    elif any(
+        isinstance(part, CorrectedEinsumDense) and part.quantization_mode is not None
+        for part in sublayers(layer)
+    ):
+        return
+    _become(layer, STOCK[type(layer)])
+
+
+def _become(layer, stock):
+    """Makes a built layer one of the stock class that it is derived from."""
+    layer.__class__ = stock
+    # What an instance remembers of the signature of its class's `call`.
+    for name, value in vars(stock.from_config(layer.get_config())).items():
+        if "call_" in name:
+            setattr(layer, name, value)
 
 
 def _drop_parts_of_ours(layer, notes):
@@ -195,3 +207,7 @@ def _ours(model):
         for layer in all_layers(model)
         if type(layer).__module__.startswith(f"{PACKAGE}.")
     ]
+
+
+def _weight(layer, name):
+    return next(weight for weight in layer.weights if weight.name == name)

@@ -59,8 +59,13 @@ def is_graph(layer):
 
 
 def layers_of(model, prefix=""):
-    """Yields (path, layer, model that holds it), into models inside models."""
+    """Yields (path, layer, model that holds it), into models inside models.
+
+    Inputs are left out: a rebuilt graph has its own.
+    """
     for layer in model.layers:
+        if isinstance(layer, keras.layers.InputLayer):
+            continue
         path = f"{prefix}{layer.name}"
         yield path, layer, model
         if is_graph(layer):
