@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_cond.layers.eager import known_values
+from keras_cond.layers.eager import exportable, known_values
 from keras_cond.ops import condition as condition_tokens
 from keras_cond.ops.validation import boolean, check_floor, check_method, token_mask
 
@@ -88,18 +88,20 @@ class ConditionedEmbedding(keras.layers.Embedding):
     def call(self, inputs, mask=None):
         inputs = self._checked_ids(inputs)
         real = self.compute_mask(inputs, mask)
-        if self.condition == "table":
-            outputs = ops.take(self._conditioned(self.embeddings), inputs, axis=0)
-        else:
-            tokens = ops.take(self.embeddings, inputs, axis=0)
-            outputs = self._conditioned(tokens, real)
+        with exportable(self.method, inputs):
+            if self.condition == "table":
+                outputs = ops.take(self._conditioned(self.embeddings), inputs, axis=0)
+            else:
+                tokens = ops.take(self.embeddings, inputs, axis=0)
+                outputs = self._conditioned(tokens, real)
         return ops.cast(outputs, self.compute_dtype)
 
     def quantized_call(self, inputs, mask=None):
         self._check_float_table()
         inputs = self._checked_ids(inputs)
         tokens = super().quantized_call(inputs)
-        return self._conditioned(tokens, self.compute_mask(inputs, mask))
+        with exportable(self.method, inputs):
+            return self._conditioned(tokens, self.compute_mask(inputs, mask))
 
     def compute_mask(self, inputs, mask=None):
         if mask is not None:

@@ -1,8 +1,16 @@
 """The one place that asks which backend runs."""
 
+import contextlib
+
 import keras
 import numpy as np
 from keras import ops
+
+NO_SVD = (
+    "`method='svd'` cannot be exported: {reason}. Build the layer with "
+    "`method='newton_schulz'` (the default), which takes matrix products alone, and "
+    "give it the same weights."
+)
 
 
 def on_torch():
@@ -22,3 +30,37 @@ def known_values(x):
         return np.asarray(ops.convert_to_numpy(x))
     except Exception:  # Each backend raises its own error for a traced tensor.
         return None
+
+
+def exportable(method, inputs):
+    """Refuses an SVD where an export that would be of no use traces the call.
+
+    Neither Keras nor TensorFlow says that a call is traced for an export to ONNX. On
+    TensorFlow the converter names the operations that it lacks, so the name says what
+    to do.
+
+    Args:
+        method: `"newton_schulz"` or `"svd"`.
+        inputs: The inputs of the layer, with the batch in front.
+
+    Returns:
+        The context in which to compute.
+
+    Raises:
+        ValueError: On PyTorch in an export to ONNX, and on JAX in one with a batch of
+            any size, if the method is `"svd"`.
+    """
+    if method != "svd":
+        return contextlib.nullcontext()
+    if on_torch():
+        import torch
+
+        if torch.onnx.is_in_onnx_export():
+            raise ValueError(NO_SVD.format(reason="ONNX has no SVD"))
+    # What Keras names the batch for an exporter of JAX; in its own tracing of shapes
+    # the unknown sizes have another name.
+    elif any("batch" in str(size) for size in inputs.shape):
+        raise ValueError(NO_SVD.format(reason="JAX's SVD cannot be served without JAX"))
+    elif keras.backend.backend() == "tensorflow":
+        return keras.name_scope("ONNX_has_no_SVD_use_method_newton_schulz")
+    return contextlib.nullcontext()

@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_cond.layers.eager import exportable
 from keras_cond.layers.token_graying import TokenGraying
 from keras_cond.ops import svd_graying
 from keras_cond.ops.validation import check_method
@@ -59,14 +60,15 @@ class SVDTokenGraying(TokenGraying):
         self.method = method
 
     def transform(self, tokens, mask):
-        return svd_graying(
-            tokens,
-            self.epsilon,
-            mask=mask,
-            rescale=self.rescale,
-            method=self.method,
-            floor=self.floor,
-        )
+        with exportable(self.method, tokens):
+            return svd_graying(
+                tokens,
+                self.epsilon,
+                mask=mask,
+                rescale=self.rescale,
+                method=self.method,
+                floor=self.floor,
+            )
 
     def get_config(self):
         return {**super().get_config(), "method": self.method}

@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_cond.layers.eager import exportable
 from keras_cond.layers.token_layer import TokenLayer
 from keras_cond.ops import condition
 from keras_cond.ops.validation import boolean, check_floor, check_method
@@ -58,13 +59,14 @@ class TokenConditioning(TokenLayer):
         self.stop_gradient = boolean(stop_gradient, "stop_gradient")
 
     def transform(self, tokens, mask):
-        return condition(
-            tokens,
-            mask=mask,
-            method=self.method,
-            floor=self.floor,
-            stop_gradient=self.stop_gradient,
-        )
+        with exportable(self.method, tokens):
+            return condition(
+                tokens,
+                mask=mask,
+                method=self.method,
+                floor=self.floor,
+                stop_gradient=self.stop_gradient,
+            )
 
     def get_config(self):
         return {
