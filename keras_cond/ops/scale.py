@@ -91,11 +91,9 @@ def norm_and_bound(a):
     Returns:
         Tuple `(norm, bound)` of tensors of shape (..., 1, 1).
     """
-    power = ops.stop_gradient(gram(a))
-    trace = ops.sum(ops.diagonal(power, axis1=-2, axis2=-1), axis=-1, keepdims=True)[
-        ..., None
-    ]
-    power = power / safe(trace)
+    constant = ops.stop_gradient(a)
+    trace = ops.sum(ops.square(constant), axis=(-2, -1), keepdims=True)
+    power = gram(constant) / safe(trace)
     log_norm = 0.0
     for _ in range(SQUARINGS):
         power = power @ power
@@ -104,11 +102,10 @@ def norm_and_bound(a):
         log_norm = 2 * log_norm + ops.log(size)
     bound = ops.sqrt(trace * ops.exp(log_norm / 2**SQUARINGS))
 
-    vector = ops.stop_gradient(a @ probe(a, axis=-1))
+    vector = constant @ probe(a, axis=-1)
     for _ in range(POWER_STEPS):
         vector = power @ vector
         vector = vector / safe(frobenius(vector))
-    vector = ops.stop_gradient(vector)
     norm = frobenius(ops.swapaxes(vector, -1, -2) @ a)
     return norm, with_bound(norm, bound)
 
