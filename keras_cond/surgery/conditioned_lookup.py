@@ -24,6 +24,8 @@ class ConditionedLookup(keras.layers.Layer):
         super().__init__(**kwargs)
         self.embedding = embedding
         self.supports_masking = True
+        # The table is conditioned in the precision that it has.
+        self.autocast = False
         # Whether a graph multiplies by the raw table too.
         self.tied = False
 

@@ -1,7 +1,5 @@
 """A model with conditioned tokens, made from another one."""
 
-import json
-
 import keras
 from keras import ops
 
@@ -30,12 +28,13 @@ class ConditionedModel(keras.Model):
         super().__init__(inputs=inputs, outputs=outputs, name=name or model.name)
         self.tokens = tokens
         self.after = after
-        # A string, because Keras would track the parts of a dict.
-        self._base = json.dumps(keras.saving.serialize_keras_object(model))
+        # In a function, because Keras would track the model itself.
+        self._base = lambda: model
 
     def base_model(self):
         """Returns a new model like the one it was made from, with its weights."""
-        model = keras.saving.deserialize_keras_object(json.loads(self._base))
+        config = keras.saving.serialize_keras_object(self._base())
+        model = keras.saving.deserialize_keras_object(config)
         twin = ConditionedModel(model, self.copy_of_tokens(), self.after)
         twin.set_weights(self.get_weights())
         return model
@@ -48,7 +47,7 @@ class ConditionedModel(keras.Model):
 
     def get_config(self):
         return {
-            "model": json.loads(self._base),
+            "model": keras.saving.serialize_keras_object(self._base()),
             "tokens": self.tokens and keras.saving.serialize_keras_object(self.tokens),
             "after": self.after,
             "name": self.name,

@@ -6,10 +6,11 @@ import keras
 import numpy as np
 import pytest
 import scipy.linalg
+from keras import ops
 
 import keras_cond
 from keras_cond.projections import find_attention
-from tests.autodiff import to_numpy
+from tests.autodiff import dtype_of, to_numpy
 from tests.surgery.models import (
     CHECK_FILES,
     HEADS,
@@ -211,6 +212,41 @@ def test_sequential_models():
     new = keras_cond.apply(model, tokens="sequence", causal=False)
     ids = np.arange(6)[None]
     assert np.abs(outputs(new, ids) - outputs(model, ids)).max() > 1e-4
+
+
+@pytest.mark.parametrize("tokens", ["sequence", "table"])
+def test_mixed_precision_conditions_in_full_precision(tokens):
+    policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        model = text()
+        new = keras_cond.apply(model, tokens=tokens, causal=False)
+        layer = new.tokens or new.get_layer("embedding")
+        conditioned_tokens = keras.Model(new.input, layer.output)(IDS)
+    finally:
+        keras.config.set_dtype_policy(policy)
+    assert dtype_of(conditioned_tokens) == "bfloat16"
+    table = to_numpy(model.get_layer("embedding").embeddings).astype("float64")
+    if tokens == "table":
+        wanted = conditioned(table)[IDS[0]]
+    else:
+        rounded = ops.cast(ops.cast(table[IDS[0]], "bfloat16"), "float32")
+        wanted = conditioned(to_numpy(rounded).astype("float64"))
+    # Half of the last of 8 bits.
+    np.testing.assert_allclose(
+        to_numpy(conditioned_tokens)[0], wanted, rtol=2**-8, atol=1e-5
+    )
+
+
+def test_lora_on_shared_layers_is_in_the_file(tmp_path):
+    new = keras_cond.apply(text(), tokens="sequence")
+    dense = new.get_layer("head")
+    dense.enable_lora(2)
+    dense.lora_kernel_b.assign(np.ones(dense.lora_kernel_b.shape))
+    wanted = outputs(new, IDS)
+    new.save(tmp_path / "new.keras")
+    loaded = keras.saving.load_model(tmp_path / "new.keras")
+    np.testing.assert_allclose(outputs(loaded, IDS), wanted, atol=1e-5)
 
 
 # -- causal models ---------------------------------------------------------------
