@@ -19,25 +19,25 @@ What to expect of the two commands, on two CPU cores:
   the baseline 0.81 to 0.82, of conditioned_init 0.82 to 0.83 (three backends, seed 0).
 """
 
-import platform
-
 import keras
-import numpy as np
 from common.arguments import (
     check_choice,
     check_training_arguments,
     parse_list,
     training_parser,
 )
+from common.comparison import (
+    histories,
+    print_condition_numbers,
+    print_results,
+    train_methods,
+)
 from common.images import load_images
 from common.plots import plot_curves
-from common.runs import new_run_folder, write_results
-from common.spectra import attention_condition_numbers, token_condition_number
-from common.tables import format_number, format_table
-from common.training import adamw, fit
+from common.runs import environment, new_run_folder, write_results
+from common.spectra import token_condition_number
+from common.training import adamw
 from models.vit import CONDITIONINGS, PRESETS, build_vit
-
-import keras_cond
 
 PHOTOGRAPH_SIZES = {"smoke": 64, "mini": 64, "ti": 224, "s": 224, "b": 224}
 LABEL_SMOOTHING = 0.1
@@ -75,14 +75,17 @@ def main(argv=None):
         f"{keras.backend.backend()}, {arguments.mixed_precision}"
     )
 
-    results = {}
-    for place, method in enumerate(methods, start=1):
-        print(f"\n{method} ({place} of {len(methods)})")
-        model = build_model(task, method, arguments)
-        results[method] = train_and_measure(model, task, arguments)
-        model.save(folder / f"{method}.keras")
-        report = keras_cond.diagnostics.inspect(model, task.probes)
-        report.plot(folder / f"{method}-kappa.png")
+    _, results = train_methods(
+        methods,
+        lambda method: build_model(task, method, arguments),
+        lambda model: token_condition_numbers(model, task.probes),
+        task,
+        arguments.epochs,
+        folder,
+    )
+    for result in results.values():
+        result["accuracy"] = result["history"]["val_accuracy"][-1]
+        result["loss"] = result["history"]["val_loss"][-1]
 
     write_results(
         folder / "results.json",
@@ -103,7 +106,12 @@ def main(argv=None):
             "training loss": histories(results, "loss"),
         },
     )
-    print_tables(results)
+    print_results(
+        "Validation accuracy and loss", results, {"accuracy": ".4f", "loss": ".4f"}
+    )
+    print_condition_numbers(
+        results, {"before positions": "tokens", "into block 0": "block_input"}
+    )
     print(f"\nCurves: {folder / 'curves.png'}\nNumbers: {folder / 'results.json'}")
     return folder
 
@@ -153,92 +161,11 @@ def build_model(task, method, arguments):
     return model
 
 
-def train_and_measure(model, task, arguments):
-    """Train one model; return its numbers for results.json."""
-    start = condition_numbers(model, task.probes)
-    history, seconds = fit(model, task.train, task.validation, arguments.epochs)
-    return {
-        "accuracy": history["val_accuracy"][-1],
-        "loss": history["val_loss"][-1],
-        "seconds_per_epoch": float(np.median(seconds[1:] or seconds)),
-        "seconds": seconds,
-        "parameters": model.count_params(),
-        "condition_numbers": {
-            "start": start,
-            "end": condition_numbers(model, task.probes),
-        },
-        "history": history,
-    }
-
-
-def condition_numbers(model, images):
-    """Condition numbers of the tokens and of the attention matrices."""
+def token_condition_numbers(model, images):
+    """Condition numbers of the tokens before the positions and into block 0."""
     return {
         "tokens": token_condition_number(model, "position_embedding", images),
         "block_input": token_condition_number(model, "block_0_attention_norm", images),
-        **attention_condition_numbers(model),
-    }
-
-
-def histories(results, quantity):
-    """One curve for each method."""
-    return {method: result["history"][quantity] for method, result in results.items()}
-
-
-def print_tables(results):
-    """Print what training reached and what the condition numbers did."""
-    print("\nValidation accuracy and loss; seconds per epoch after the first:")
-    rows = [
-        [
-            method,
-            f"{result['accuracy']:.4f}",
-            f"{result['loss']:.4f}",
-            f"{result['seconds_per_epoch']:.2f}",
-        ]
-        for method, result in results.items()
-    ]
-    print(format_table(["method", "accuracy", "loss", "s/epoch"], rows))
-
-    print("\nCondition numbers (medians), before -> after training, of the tokens:")
-    print_condition_numbers(
-        results,
-        {
-            "before positions": lambda numbers: numbers["tokens"],
-            "into block 0": lambda numbers: numbers["block_input"],
-        },
-    )
-    for which, title in (("per_head", "D x d matrices"), ("joint", "D x (H d) matrix")):
-        print(f"\nof the {title}:")
-        print_condition_numbers(
-            results,
-            {
-                role: lambda numbers, role=role, which=which: numbers[role][which]
-                for role in ("query", "key", "value")
-            },
-        )
-
-
-def print_condition_numbers(results, columns):
-    """Print one row for each method, one column for each way to pick a number."""
-    rows = []
-    for method, result in results.items():
-        numbers = result["condition_numbers"]
-        cells = [
-            f"{format_number(pick(numbers['start']))} -> "
-            f"{format_number(pick(numbers['end']))}"
-            for pick in columns.values()
-        ]
-        rows.append([method, *cells])
-    print(format_table(["method", *columns], rows))
-
-
-def environment():
-    """What the numbers depend on besides the arguments."""
-    return {
-        "backend": keras.backend.backend(),
-        "keras": keras.version(),
-        "python": platform.python_version(),
-        "machine": platform.machine(),
     }
 
 

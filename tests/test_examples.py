@@ -142,7 +142,7 @@ def test_earlier_results_are_kept_unless_overwriting_is_asked_for(tmp_path):
 def test_bad_arguments_are_refused_before_anything_trains(
     arguments, message, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(vit, "train_and_measure", pytest.fail)
+    monkeypatch.setattr(vit, "train_methods", pytest.fail)
     output = tmp_path / "run"
     with pytest.raises(ValueError, match=message):
         vit.main([*arguments, "--output", str(output)])

@@ -61,17 +61,18 @@ def check_class_count(labels, num_classes, where):
         )
 
 
-def check_train_size(train_size, available, batch_size, where):
-    """Return the number of training images, or raise if it cannot be had.
+def check_train_size(train_size, available, batch_size, where, what="images"):
+    """Return the number of training examples, or raise if it cannot be had.
 
     Args:
         train_size: Number asked for; `None` is all.
         available: Number there are.
-        batch_size: Images in a batch; one batch must be filled.
+        batch_size: Examples in a batch; one batch must be filled.
         where: What the message calls the data.
+        what: What the message calls the examples.
 
     Returns:
-        The number of training images.
+        The number of training examples.
 
     Raises:
         ValueError: If more are asked for than there are, or a batch is not filled.
@@ -79,12 +80,12 @@ def check_train_size(train_size, available, batch_size, where):
     if train_size is not None and train_size > available:
         raise ValueError(
             f"train size: got {train_size}, expected at most the {available} training "
-            f"images of {where}. Lower it, or leave it out to take all."
+            f"{what} of {where}. Lower it, or leave it out to take all."
         )
     num_train = available if train_size is None else train_size
     if batch_size > num_train:
         raise ValueError(
             f"batch size: got {batch_size}, expected at most the {num_train} training "
-            "images. Lower the batch size or raise the training size."
+            f"{what}. Lower the batch size or raise the training size."
         )
     return num_train

@@ -61,10 +61,36 @@ def read_arrays(builder, split):
         images, labels = zip(*tfds.as_numpy(dataset), strict=True)
         return np.stack(images), np.stack(labels)
     except Exception as error:
-        raise ValueError(
-            f"{builder.data_dir}: split {split!r} cannot be read "
-            f"({type(error).__name__}: {error}). Prepare the data set again."
-        ) from error
+        raise _unreadable(builder, split, error) from error
+
+
+def read_texts(builder, split):
+    """Read the texts of one split, one at a time.
+
+    Args:
+        builder: From `prepared_builder`; its examples have a text.
+        split: Name of the split.
+
+    Yields:
+        Strings, in the order of the files.
+
+    Raises:
+        ValueError: If a file is damaged or a text is not UTF-8.
+    """
+    import tensorflow_datasets as tfds
+
+    try:
+        for example in tfds.as_numpy(builder.as_dataset(split=split)):
+            yield example["text"].decode("utf-8")
+    except Exception as error:
+        raise _unreadable(builder, split, error) from error
+
+
+def _unreadable(builder, split, error):
+    return ValueError(
+        f"{builder.data_dir}: split {split!r} cannot be read "
+        f"({type(error).__name__}: {error}). Prepare the data set again."
+    )
 
 
 def _how_to_prepare(name):

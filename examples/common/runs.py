@@ -2,9 +2,12 @@
 
 import json
 import math
+import platform
 from pathlib import Path
 
-_OWN_FILES = ("results.json", "*.png", "*.keras")
+import keras
+
+_OWN_FILES = ("results.json", "tokenizer.json", "*.png", "*.keras")
 
 
 def new_run_folder(path, overwrite):
@@ -47,6 +50,16 @@ def write_results(path, results):
     """
     text = json.dumps(_without_infinities(results), indent=2, allow_nan=False)
     Path(path).write_text(text + "\n", encoding="utf-8")
+
+
+def environment():
+    """What the numbers depend on besides the arguments."""
+    return {
+        "backend": keras.backend.backend(),
+        "keras": keras.version(),
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }
 
 
 def _without_infinities(value):

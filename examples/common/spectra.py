@@ -5,18 +5,18 @@ import numpy as np
 
 import keras_cond
 
-# Blank patches repeat a token, which makes the token matrix singular: directions below
-# this part of the largest singular value are left out.
+# Blank patches and frequent words repeat a token, which makes the token matrix singular:
+# directions below this part of the largest singular value are left out.
 TOKEN_TOLERANCE = 1e-3
 
 
-def token_condition_number(model, layer_name, images):
+def token_condition_number(model, layer_name, inputs):
     """Median condition number of the tokens that enter a layer.
 
     Args:
         model: Functional `keras.Model`.
         layer_name: Name of a layer whose (first) input is tokens `(batch, N, D)`.
-        images: Inputs of the model; the median is over them.
+        inputs: Inputs of the model; the median is over them.
 
     Returns:
         Float (dimensionless), of the singular values above `TOKEN_TOLERANCE` times
@@ -24,7 +24,7 @@ def token_condition_number(model, layer_name, images):
     """
     entering = keras.tree.flatten(model.get_layer(layer_name).input)[0]
     to_tokens = keras.Model(model.input, entering)
-    tokens = to_tokens(images, training=False)
+    tokens = to_tokens(inputs, training=False)
     return _median(keras_cond.ops.condition_number(tokens, TOKEN_TOLERANCE))
 
 

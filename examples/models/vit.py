@@ -1,23 +1,20 @@
 """Vision transformer in plain Keras, with a `conditioning` argument.
 
 An image becomes N = (H/p)(W/p) patches of p*p*C numbers, each patch a token of
-`width` numbers, and pre-LayerNorm blocks work on the tokens:
-
-    x = x + attention(norm(x))
-    x = x + mlp(norm(x))
-
+`width` numbers, and the pre-LayerNorm blocks of `blocks.py` work on the tokens.
 There is no class token: the head reads the mean of the normalized tokens. Kernels
 start from a truncated normal of standard deviation 0.02, the patch embedding from
 LeCun's normal (https://arxiv.org/abs/2010.11929). `conditioning` changes one thing at a
 time and leaves the rest as it is.
 """
 
-import dataclasses
 import random
 
 import keras
 
 import keras_cond
+
+from .blocks import Size, add_block, add_positions, dense, norm
 
 CONDITIONINGS = (
     "baseline",
@@ -27,24 +24,6 @@ CONDITIONINGS = (
     "dct_graying",
     "svd_graying",
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class Size:
-    """Dimensions of a vision transformer.
-
-    Attributes:
-        width: Numbers in a token.
-        num_layers: Number of blocks.
-        num_heads: Attention heads of a block; divides `width`.
-        mlp_ratio: Hidden width of the MLP divided by `width`.
-    """
-
-    width: int
-    num_layers: int
-    num_heads: int
-    mlp_ratio: int
-
 
 PRESETS = {
     "smoke": Size(width=16, num_layers=1, num_heads=2, mlp_ratio=1),
@@ -128,21 +107,22 @@ def build_vit(
     )(x)
     if conditioning == "conditioned_tokens":
         x = keras_cond.layers.TokenConditioning(name="token_conditioning")(x)
-    x = _add_positions(x)
+    x = add_positions(x, x.shape[1])
 
     for index in range(size.num_layers):
-        block = f"block_{index}"
-        y = _norm(f"{block}_attention_norm")(x)
-        y = _attention(size, conditioning, f"{block}_attention")(y, y)
-        x = _add(f"{block}_attention_skip", x, y) if attention_skip else y
-        y = _norm(f"{block}_mlp_norm")(x)
-        y = _dense(size.width * size.mlp_ratio, f"{block}_mlp_in", seeds, "gelu")(y)
-        y = _dense(size.width, f"{block}_mlp_out", seeds)(y)
-        x = _add(f"{block}_mlp_skip", x, y) if mlp_skip else y
+        x = add_block(
+            x,
+            index,
+            size,
+            conditioning,
+            seeds,
+            attention_skip=attention_skip,
+            mlp_skip=mlp_skip,
+        )
 
-    x = _norm("head_norm")(x)
+    x = norm("head_norm")(x)
     x = keras.layers.GlobalAveragePooling1D(name="head_pooling")(x)
-    logits = _dense(num_classes, "head", seeds, dtype="float32")(x)
+    logits = dense(num_classes, "head", seeds, dtype="float32")(x)
     return keras.Model(images, logits, name=f"vit_{preset}_{conditioning}")
 
 
@@ -160,60 +140,3 @@ def _split_patches(x, image_shape, patch_size):
     x = keras.layers.Reshape((rows, p, columns, p * channels), name="patch_rows")(x)
     x = keras.layers.Permute((1, 3, 2, 4), name="patch_grid")(x)
     return keras.layers.Reshape((rows * columns, p * p * channels), name="patches")(x)
-
-
-def _add_positions(x):
-    """Adds a learned vector to each token, by stock layers: x + table of positions."""
-    tokens, width = x.shape[1:]
-    # One sequence of 0, 1, ..., N - 1; it is broadcast over the batch.
-    ones = keras.ops.ones_like(x[:1, :, 0], dtype="int32")
-    positions = keras.layers.Embedding(
-        tokens,
-        width,
-        embeddings_initializer=_truncated_normal(),
-        name="positions",
-    )(keras.ops.cumsum(ones, axis=1) - 1)
-    return _add("position_embedding", x, positions)
-
-
-def _attention(size, conditioning, name):
-    """The attention layer of one block."""
-    arguments = {
-        "num_heads": size.num_heads,
-        "key_dim": size.width // size.num_heads,
-        "kernel_initializer": _truncated_normal(),
-        "name": name,
-    }
-    if conditioning == "spectral_attention":
-        return keras_cond.layers.SpectralAttention(**arguments)
-    if conditioning == "conditioned_init":
-        return keras_cond.layers.SpectralAttention(
-            **arguments,
-            correction_scale=0.0,
-            query_initializer=keras_cond.initializers.SemiOrthogonalQK(),
-            key_initializer=keras_cond.initializers.SemiOrthogonalQK(),
-            value_initializer=keras_cond.initializers.RectangularIdentity(),
-        )
-    return keras.layers.MultiHeadAttention(**arguments)
-
-
-def _truncated_normal(seed=None):
-    return keras.initializers.TruncatedNormal(stddev=0.02, seed=seed)
-
-
-def _dense(units, name, seeds, activation=None, dtype=None):
-    return keras.layers.Dense(
-        units,
-        activation,
-        kernel_initializer=_truncated_normal(seeds.getrandbits(31)),
-        name=name,
-        dtype=dtype,
-    )
-
-
-def _norm(name):
-    return keras.layers.LayerNormalization(epsilon=1e-6, name=name)
-
-
-def _add(name, x, y):
-    return keras.layers.Add(name=name)([x, y])

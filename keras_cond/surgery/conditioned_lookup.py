@@ -52,7 +52,9 @@ class ConditionedLookup(keras.layers.Layer):
         return condition(self.embedding.embeddings)
 
     def compute_mask(self, inputs, previous_mask=None):
-        return self.embedding.compute_mask(inputs, previous_mask)
+        # A `ReversibleEmbedding` sets its mask in `call` instead.
+        whole = not keras.backend.is_float_dtype(inputs.dtype)
+        return ops.not_equal(inputs, 0) if self.embedding.mask_zero and whole else None
 
     def get_config(self):
         embedding = keras.saving.serialize_keras_object(self.embedding)

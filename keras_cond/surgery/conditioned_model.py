@@ -24,9 +24,10 @@ class ConditionedModel(keras.Model):
     """
 
     def __init__(self, model, tokens, after, name=None):
-        inputs, outputs = graph_with(model, tokens, layer_at(model, after))
+        inputs, outputs, lookup = graph_with(model, tokens, layer_at(model, after))
         super().__init__(inputs=inputs, outputs=outputs, name=name or model.name)
         self.tokens = tokens
+        self.lookup = lookup
         self.after = after
         # In a function, because Keras would track the model itself.
         self._base = lambda: model
@@ -74,12 +75,16 @@ def layer_at(model, place):
 
 
 def graph_with(model, tokens, target):
-    """Inputs and outputs of `model` with its tokens conditioned at the layer `target`.
+    """The graph of `model` with its tokens conditioned at the layer `target`.
 
     Args:
         model: A model that `is_graph`.
         tokens: As in `ConditionedModel`.
         target: The layer object, in the model or in models inside it.
+
+    Returns:
+        Tuple of inputs, outputs, and the `ConditionedLookup` in place of the target, or
+        None.
     """
     lookup = ConditionedLookup(target, name=target.name) if tokens is None else None
 
@@ -102,7 +107,7 @@ def graph_with(model, tokens, target):
     def graph(part):
         return rebuild(part, swap, None if tokens is None else after_call)
 
-    return graph(model)
+    return *graph(model), lookup
 
 
 def padding_mask(inputs, tokens):

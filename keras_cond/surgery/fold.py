@@ -5,6 +5,7 @@ import tempfile
 import warnings
 
 import keras
+from keras import ops
 
 from keras_cond.layers import (
     ConditionedEmbedding,
@@ -18,6 +19,7 @@ from keras_cond.projections.sublayers import all_layers, sublayers
 from keras_cond.surgery.conditioned_lookup import ConditionedLookup
 from keras_cond.surgery.conditioned_model import ConditionedModel, layer_at
 from keras_cond.surgery.graph import is_graph, layers_of, rebuild
+from keras_cond.surgery.reloading import reloads
 
 PACKAGE = "keras_cond"
 STOCK = {
@@ -36,6 +38,8 @@ def fold(model):
     - `ConditionedEmbedding(condition="table")` becomes an `Embedding` with the
       conditioned table, and a model made by `apply(..., tokens="table")` becomes one of
       the class it was made from.
+      With a tied output projection it becomes a plain model whose embedding is not
+      tied: the conditioned table for the tokens, the raw one for the output.
     - LoRA updates are merged into their kernels, as by saving.
     - Initializers of this package, which have done their work, become Keras' default.
 
@@ -54,8 +58,8 @@ def fold(model):
     Warns:
         UserWarning: Once, naming what is left of this package: what depends on the
             sequence (`TokenConditioning`, per-sequence embeddings, grayings) cannot be
-            folded; a conditioned table whose raw one is the output projection as well
-            is not; constraints and regularizers of this package are dropped.
+            folded; nor can a tied table in a model whose layers do not load one by one;
+            constraints and regularizers of this package are dropped.
 
     Example:
 
@@ -120,27 +124,56 @@ def _stock(model, notes):
 
 def _unwrapped(model, notes):
     """The model that a `ConditionedModel` was made from, folded, or it around that."""
-    lookups = [x for _, x, _ in layers_of(model) if isinstance(x, ConditionedLookup)]
     base = _stock(model.base_model(), notes)
-    if lookups and not lookups[0].tied:
-        _weight(layer_at(base, model.after), "embeddings").assign(lookups[0].table())
-        return base
-    tokens = model.copy_of_tokens()
-    folded = ConditionedModel(base, tokens, model.after, model.name)
-    if tokens is not None:
+    lookup = model.lookup
+    if lookup is None:
+        tokens = model.copy_of_tokens()
+        folded = ConditionedModel(base, tokens, model.after, model.name)
         tokens.set_weights(model.tokens.get_weights())
-    return folded
+        return folded
+    if not lookup.tied:
+        _weight(layer_at(base, model.after), "embeddings").assign(lookup.table())
+        return base
+    if isinstance(lookup.embedding, keras.layers.ReversibleEmbedding):
+        untied = _exchanged(model, {id(lookup): _untied(lookup)})
+        if reloads(untied):
+            return untied
+    return ConditionedModel(base, None, model.after, model.name)
+
+
+def _untied(lookup):
+    """An embedding with the conditioned table, and the raw one for its reverse."""
+    embedding = lookup.embedding
+    stock = type(embedding).from_config(
+        {**embedding.get_config(), "tie_weights": False}
+    )
+    stock.build()
+    stock.embeddings.assign(lookup.table())
+    stock.reverse_embeddings.assign(ops.transpose(embedding.embeddings))
+    return stock
 
 
 def _regrown(model, notes):
-    def swap(layer):
+    """The model with others in place of the conditioned models and lookups inside."""
+    others = {}
+    for _, layer, _ in layers_of(model):
         if isinstance(layer, ConditionedModel):
-            return _stock(layer, notes)
-        if isinstance(layer, ConditionedLookup) and not layer.tied:
+            others[id(layer)] = _stock(layer, notes)
+        elif isinstance(layer, ConditionedLookup) and not layer.tied:
             _weight(layer.embedding, "embeddings").assign(layer.table())
-            return layer.embedding
-        if is_graph(layer):
-            return _stock(layer, notes)
+            others[id(layer)] = layer.embedding
+    return _exchanged(model, others)
+
+
+def _exchanged(model, others):
+    """Rebuilds a model with other layers, by the id of those that they replace."""
+
+    def swap(layer):
+        if id(layer) in others:
+            return others[id(layer)]
+        if is_graph(layer) and any(id(x) in others for _, x, _ in layers_of(layer)):
+            others[id(layer)] = _exchanged(layer, others)
+            return others[id(layer)]
         return layer
 
     return keras.Model(*rebuild(model, swap), name=model.name)

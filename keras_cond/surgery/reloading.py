@@ -23,6 +23,11 @@ def refuse_unless_it_reloads(model):
         )
 
 
+def reloads(model):
+    """Returns whether every layer can be made from its own configuration."""
+    return not dict(_broken(model))
+
+
 def _broken(layer):
     try:
         config = layer.get_config()

@@ -5,6 +5,7 @@ import warnings
 import keras
 import numpy as np
 import pytest
+from keras import ops
 from models.vit import build_vit
 
 import keras_cond
@@ -100,6 +101,60 @@ def test_what_apply_made_becomes_what_it_was_made_from():
     assert [type(a) for a in folded.layers] == [type(a) for a in model.layers]
     folded.fit(IDS, np.zeros((1, 5, 3)), verbose=0)  # compiled as it was
     np.testing.assert_array_equal(outputs(new, IDS), outputs(new, IDS))
+
+
+def tied(mask_zero=False):
+    ids = keras.Input((None,), dtype="int32")
+    embedding = keras.layers.ReversibleEmbedding(20, D, mask_zero=mask_zero)
+    x = embedding(ids)
+    layer = keras.layers.MultiHeadAttention(HEADS, WIDTH)
+    x = layer(x, x, use_causal_mask=True)
+    return keras.Model(ids, embedding(x, reverse=True))
+
+
+@pytest.mark.parametrize("mask_zero", [True, False])
+def test_a_tied_table_becomes_two(mask_zero):
+    model = tied(mask_zero)
+    ids = np.array([[3, 7, 1, 0, 0]])
+    new = keras_cond.apply(model, tokens="table")
+    folded = assert_folded(new, ids)
+    embedding = folded.layers[1]
+    assert type(embedding) is keras.layers.ReversibleEmbedding
+    assert not embedding.tie_weights
+
+
+@pytest.mark.parametrize("mask_zero", [True, False])
+def test_the_mask_of_a_tied_embedding_goes_on(mask_zero):
+    model = tied(mask_zero)
+    model.layers[1].embeddings.assign(np.eye(20, D) + 0.1)
+    ids = np.array([[3, 0, 1, 0, 5]])
+    new = keras_cond.apply(model, tokens="table")
+    other = keras_cond.apply(tied(not mask_zero), tokens="table")
+    other.set_weights(new.get_weights())
+    # Stock attention over the conditioned rows, with and without the mask.
+    table = to_numpy(new.layers[1].table())
+    attention = model.layers[2]
+    for case, masked in ((new, mask_zero), (other, not mask_zero)):
+        real = ids != 0 if masked else np.ones_like(ids, bool)
+        rows = ops.convert_to_tensor(table[ids])
+        attended = attention(
+            rows,
+            rows,
+            use_causal_mask=True,
+            query_mask=ops.convert_to_tensor(real),
+            value_mask=ops.convert_to_tensor(real),
+        )
+        wanted = to_numpy(attended) @ to_numpy(model.layers[1].embeddings).T
+        np.testing.assert_allclose(outputs(case, ids)[real], wanted[real], atol=1e-5)
+
+
+def test_table_first_and_sequence_second():
+    inner = keras_cond.apply(text(), tokens="table")
+    outer = keras_cond.apply(inner, tokens="sequence", after="embedding")
+    with pytest.warns(UserWarning, match="TokenConditioning"):
+        folded = keras_cond.fold(outer)
+    np.testing.assert_allclose(outputs(folded, IDS), outputs(outer, IDS), atol=1e-5)
+    assert "ConditionedLookup" not in [type(x).__name__ for x in folded.layers]
 
 
 def test_inside_another_model():
