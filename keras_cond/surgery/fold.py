@@ -23,7 +23,6 @@ from keras_cond.surgery.reloading import reloads
 
 PACKAGE = "keras_cond"
 STOCK = {
-    CorrectedEinsumDense: keras.layers.EinsumDense,
     SpectralAttention: keras.layers.MultiHeadAttention,
     SpectralGroupedQueryAttention: keras.layers.GroupQueryAttention,
     ConditionedEmbedding: keras.layers.Embedding,
@@ -182,14 +181,15 @@ def _exchanged(model, others):
 def _fold_layer(layer, notes):
     """Turns a layer of this package into the stock one it is derived from, in place."""
     _drop_parts_of_ours(layer, notes)
-    if type(layer) not in STOCK:
-        return
     if isinstance(layer, CorrectedEinsumDense):
         if layer.quantization_mode is not None:
             return
         _weight(layer, "kernel").assign(layer.corrected_kernel())
-        layer.autocast = True
-    elif isinstance(layer, ConditionedEmbedding):
+        layer.uncorrect()
+        return
+    if type(layer) not in STOCK:
+        return
+    if isinstance(layer, ConditionedEmbedding):
         if layer.condition != "table":
             return
         _weight(layer, "embeddings").assign(
