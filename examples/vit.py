@@ -75,18 +75,18 @@ def main(argv=None):
         f"{keras.backend.backend()}, {arguments.mixed_precision}"
     )
 
-    _, results = train_methods(
+    results = train_methods(
         methods,
         lambda method: build_model(task, method, arguments),
         lambda model: token_condition_numbers(model, task.probes),
+        lambda model, history: {
+            "accuracy": history["val_accuracy"][-1],
+            "loss": history["val_loss"][-1],
+        },
         task,
         arguments.epochs,
         folder,
     )
-    for result in results.values():
-        result["accuracy"] = result["history"]["val_accuracy"][-1]
-        result["loss"] = result["history"]["val_loss"][-1]
-
     write_results(
         folder / "results.json",
         {

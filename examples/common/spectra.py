@@ -5,8 +5,8 @@ import numpy as np
 
 import keras_cond
 
-# Blank patches and frequent words repeat a token, which makes the token matrix singular:
-# directions below this part of the largest singular value are left out.
+# Blank patches and repeated words make the token matrix singular: directions below
+# this part of the largest singular value are left out.
 TOKEN_TOLERANCE = 1e-3
 
 

@@ -1,0 +1,154 @@
+"""Pre-LayerNorm blocks and the layers in them, as every reference model uses them.
+
+    x = x + attention(norm(x))
+    x = x + mlp(norm(x))
+
+Kernels and tables start from a truncated normal of standard deviation 0.02.
+"""
+
+import dataclasses
+
+import keras
+
+import keras_cond
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """Dimensions of a transformer.
+
+    Attributes:
+        width: Numbers in a token.
+        num_layers: Number of blocks.
+        num_heads: Attention heads of a block; divides `width`.
+        mlp_ratio: Hidden width of the MLP divided by `width`.
+    """
+
+    width: int
+    num_layers: int
+    num_heads: int
+    mlp_ratio: int
+
+
+def add_block(
+    x,
+    index,
+    size,
+    conditioning,
+    seeds,
+    attention_class=None,
+    causal=False,
+    attention_skip=True,
+    mlp_skip=True,
+    dropout=0.0,
+):
+    """Put one block on top of tokens.
+
+    Args:
+        x: Tokens `(batch, N, width)`.
+        index: Number of the block, in the names of its layers (`block_0_attention`).
+        size: A `Size`.
+        conditioning: `"spectral_attention"` and `"conditioned_init"` act here; any
+            other name leaves the attention plain.
+        seeds: `random.Random` that seeds the kernels of the MLP.
+        attention_class: Class derived from `SpectralAttention` that attends; `None`
+            takes Keras' own layer, or `SpectralAttention` where the conditioning
+            needs it.
+        causal: Whether a token attends to itself and earlier ones alone.
+        attention_skip: Whether the block adds its input to the attention's output.
+        mlp_skip: Whether the block adds its input to the MLP's output.
+        dropout: Rate at which attention weights and outputs of the branches drop out.
+
+    Returns:
+        Tokens `(batch, N, width)`.
+    """
+    block = f"block_{index}"
+    y = norm(f"{block}_attention_norm")(x)
+    attend = _attention(
+        size, conditioning, attention_class, dropout, f"{block}_attention"
+    )
+    y = attend(y, y, use_causal_mask=causal)
+    y = drop(y, dropout, f"{block}_attention_dropout")
+    x = add(f"{block}_attention_skip", x, y) if attention_skip else y
+    y = norm(f"{block}_mlp_norm")(x)
+    y = dense(size.width * size.mlp_ratio, f"{block}_mlp_in", seeds, "gelu")(y)
+    y = dense(size.width, f"{block}_mlp_out", seeds)(y)
+    y = drop(y, dropout, f"{block}_mlp_dropout")
+    return add(f"{block}_mlp_skip", x, y) if mlp_skip else y
+
+
+def add_positions(x, num_positions):
+    """Add a learned vector to each token, by stock layers: x + table of positions.
+
+    Args:
+        x: Tokens `(batch, N, width)`; N may be open.
+        num_positions: Rows of the table, at least N.
+
+    Returns:
+        Tokens of the same shape.
+    """
+    # One sequence of 0, 1, ..., N - 1; it is broadcast over the batch.
+    ones = keras.ops.ones_like(x[:1, :, 0], dtype="int32")
+    positions = keras.layers.Embedding(
+        num_positions,
+        x.shape[-1],
+        embeddings_initializer=truncated_normal(),
+        name="positions",
+    )(keras.ops.cumsum(ones, axis=1) - 1)
+    return add("position_embedding", x, positions)
+
+
+def truncated_normal(seed=None):
+    """Initializer of kernels and tables."""
+    return keras.initializers.TruncatedNormal(stddev=0.02, seed=seed)
+
+
+def dense(units, name, seeds, activation=None, dtype=None):
+    """Dense layer whose kernel is seeded by the next of `seeds`."""
+    return keras.layers.Dense(
+        units,
+        activation,
+        kernel_initializer=truncated_normal(seeds.getrandbits(31)),
+        name=name,
+        dtype=dtype,
+    )
+
+
+def norm(name):
+    """Layer normalization over the channels of a token."""
+    return keras.layers.LayerNormalization(epsilon=1e-6, name=name)
+
+
+def add(name, x, y):
+    """Sum of two tensors, by a layer with a name."""
+    return keras.layers.Add(name=name)([x, y])
+
+
+def drop(x, rate, name):
+    """Dropout; a rate of 0 adds no layer."""
+    return keras.layers.Dropout(rate, name=name)(x) if rate else x
+
+
+def _attention(size, conditioning, attention_class, dropout, name):
+    """The attention layer of one block."""
+    arguments = {
+        "num_heads": size.num_heads,
+        "key_dim": size.width // size.num_heads,
+        "kernel_initializer": truncated_normal(),
+        "dropout": dropout,
+        "name": name,
+    }
+    spectral = attention_class or keras_cond.layers.SpectralAttention
+    if conditioning == "spectral_attention":
+        return spectral(**arguments)
+    if conditioning == "conditioned_init":
+        return spectral(
+            **arguments,
+            correction_scale=0.0,
+            query_initializer=keras_cond.initializers.SemiOrthogonalQK(),
+            key_initializer=keras_cond.initializers.SemiOrthogonalQK(),
+            value_initializer=keras_cond.initializers.RectangularIdentity(),
+        )
+    if attention_class is not None:
+        return attention_class(**arguments, correction_scale=0.0)
+    return keras.layers.MultiHeadAttention(**arguments)
