@@ -41,12 +41,15 @@ def lively_gpt(**variant):
     """A tiny GPT whose tokens differ enough for attention to matter."""
     keras.utils.set_random_seed(1)
     model = build_gpt(VOCABULARY_SIZE, CONTEXT, "smoke", **variant)
+    conditioning = variant.get("conditioning")
+    # Attention that starts with large kernels would read one token alone.
+    starts_large = conditioning in ("conditioned_init", "spectral_attention")
     for weight in model.trainable_weights:
-        if len(weight.shape) > 1:
+        in_attention = "block_0_attention/" in weight.path
+        if len(weight.shape) > 1 and not (starts_large and in_attention):
             weight.assign(6.0 * weight)
-    attention = model.get_layer("block_0_attention")
-    if variant.get("conditioning") == "spectral_attention":
-        attention.correction_scale = 0.5  # with 10 each token reads itself alone
+    if conditioning == "spectral_attention":
+        model.get_layer("block_0_attention").correction_scale = 0.5
     return model
 
 
