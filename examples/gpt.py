@@ -14,6 +14,8 @@ tensorflow-datasets:
     python examples/gpt.py --text TinyStoriesV2-GPT4-train.txt \
         --validation-text TinyStoriesV2-GPT4-valid.txt --preset gpt2
     python examples/gpt.py --dataset tiny_shakespeare --data-dir DIR
+
+The mini preset takes 32,000 windows of 64 tokens unless --train-size says otherwise.
 """
 
 import keras
@@ -24,6 +26,7 @@ from common.arguments import (
     parse_list,
     training_parser,
 )
+from common.checks import check_train_size
 from common.comparison import (
     histories,
     print_condition_numbers,
@@ -45,6 +48,8 @@ import keras_cond
 
 CONTEXTS = {"smoke": 32, "mini": 64, "gpt2": 1024}
 VOCABULARY_SIZES = {"smoke": 300, "mini": 2048, "gpt2": 50257}
+# Training windows at most, without --train-size; the bound keeps a run to minutes.
+MOST_WINDOWS = {"mini": 32_000}
 # What --smoke replaces: one epoch of four batches through the smallest model.
 SMOKE = {"preset": "smoke", "epochs": 1, "train_size": 64, "batch_size": 16}
 SMOKE_VALIDATION_SIZE = 32
@@ -127,7 +132,7 @@ def parse_arguments(argv):
     """Read and check the command line."""
     parser = training_parser(
         __doc__.splitlines()[0],
-        epochs=2,
+        epochs=1,
         batch_size=32,
         learning_rate=3e-3,
         weight_decay=0.1,
@@ -183,8 +188,15 @@ def load_task(arguments):
         context,
         arguments.batch_size,
         arguments.seed,
-        arguments.train_size,
+        arguments.train_size or MOST_WINDOWS.get(arguments.preset),
         SMOKE_VALIDATION_SIZE if arguments.smoke else None,
+    )
+    check_train_size(
+        arguments.train_size,
+        task.num_train,
+        arguments.batch_size,
+        corpus.where,
+        what="windows",
     )
     prompt = len(task.tokenizer.encode(arguments.prompt).ids)
     if prompt + 2 > context:

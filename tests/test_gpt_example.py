@@ -178,6 +178,20 @@ def test_head_multiplies_by_the_table_that_is_asked_for():
         np.testing.assert_allclose(logits, x @ table.T, rtol=1e-3, atol=1e-4)
 
 
+def test_conditioned_table_is_what_apply_makes_and_fold_takes_away():
+    ids = random_ids(2, 12)
+    expected = to_numpy(lively_gpt(conditioning="conditioned_embedding")(ids))
+    applied = keras_cond.apply(lively_gpt(), tokens="table")
+    np.testing.assert_allclose(to_numpy(applied(ids)), expected, atol=1e-5)
+    folded = keras_cond.fold(applied)
+    assert not [
+        layer.name
+        for layer in folded.layers
+        if type(layer).__module__.startswith("keras_cond")
+    ]
+    np.testing.assert_allclose(to_numpy(folded(ids)), expected, atol=1e-5)
+
+
 def test_model_has_the_size_of_gpt2():
     assert gpt.CONTEXTS["gpt2"] == 1024 and gpt.VOCABULARY_SIZES["gpt2"] == 50257
 
@@ -633,7 +647,7 @@ def test_smoke_run_keeps_earlier_results(tmp_path):
         (["--validation-text", "x"], "--validation-text: got one without --text"),
         (["--epochs", "0"], "--epochs: got 0, expected a whole number from 1"),
         (
-            ["--train-size", "9000"],
+            ["--batch-size", "4", "--train-size", "9000"],
             "got 9000, expected at most the .* training windows",
         ),
         (

@@ -65,8 +65,8 @@ def prepare_text(
         context: Tokens in a window.
         batch_size: Windows in a batch.
         seed: Integer; fixes the order of training windows.
-        train_size: Number of training windows, from the first documents; `None` takes
-            all.
+        train_size: Largest number of training windows, from the first documents; `None`
+            takes all.
         validation_size: The same for validation.
 
     Returns:
@@ -86,7 +86,7 @@ def prepare_text(
             f"{context + 1} for one window of {context}. Add text."
         )
     num_train = check_train_size(
-        train_size, len(train) // context, batch_size, corpus.where, what="windows"
+        None, len(train) // context, batch_size, corpus.where, what="windows"
     )
     validation = EvaluationWindows(held_out, context, batch_size)
     num_validation = validation.num_windows
