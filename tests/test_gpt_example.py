@@ -556,6 +556,9 @@ def test_windows_cover_the_row_once_an_epoch():
         np.testing.assert_array_equal(train[1][0], windows[5:])
         epochs.append(windows)
     assert not np.array_equal(*epochs)
+    some = TrainingWindows(tokens, context=4, batch_size=5, seed=1, epoch_size=7)
+    some.epoch = 1
+    assert len(some) == 1 and np.array_equal(some[0][0], train[0][0])
 
     evaluation = EvaluationWindows(tokens, context=4, batch_size=4)
     pairs = [evaluation[index] for index in range(len(evaluation))]

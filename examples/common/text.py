@@ -21,7 +21,7 @@ class TextTask:
         name: Name of the corpus.
         context: Tokens in a window.
         tokenizer: What turns text into tokens and back.
-        num_train: Number of windows an epoch draws from.
+        num_train: Number of windows that epochs draw from.
         num_validation: Number of windows validation reads.
         train: Batches of int32 windows and, for each token, the next one; has an
             `epoch` that fixes starts and order.
@@ -55,6 +55,7 @@ def prepare_text(
     seed,
     train_size=None,
     validation_size=None,
+    epoch_size=None,
 ):
     """Turn a corpus into a `TextTask`.
 
@@ -68,6 +69,8 @@ def prepare_text(
         train_size: Largest number of training windows, from the first documents; `None`
             takes all.
         validation_size: The same for validation.
+        epoch_size: Largest number of training windows that one epoch draws; `None`
+            draws all.
 
     Returns:
         A `TextTask`.
@@ -96,7 +99,7 @@ def prepare_text(
         tokenizer=tokenizer,
         num_train=num_train,
         num_validation=num_validation,
-        train=TrainingWindows(train, context, batch_size, seed),
+        train=TrainingWindows(train, context, batch_size, seed, epoch_size),
         validation=validation,
         unigram_entropy=entropy(held_out[1 : num_validation * context + 1]),
         probes=validation[0][0][:_NUM_PROBES],

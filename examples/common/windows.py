@@ -49,7 +49,7 @@ def _parts(text):
 
 
 class TrainingWindows(keras.utils.PyDataset):
-    """Shuffled windows that cover the row once an epoch, from a new start each time.
+    """Shuffled windows that cut the row up, at other places in each epoch.
 
     The row is closed to a ring, so that every token is as frequent as any other. An
     incomplete last batch is dropped. Set `epoch` at the start of each epoch
@@ -60,10 +60,13 @@ class TrainingWindows(keras.utils.PyDataset):
         context: Tokens in a window, at most n - 1.
         batch_size: Windows in a batch.
         seed: Integer; fixes the starts and the order.
+        epoch_size: Largest number of windows an epoch draws; `None` draws all.
     """
 
-    def __init__(self, tokens, context, batch_size, seed):
+    def __init__(self, tokens, context, batch_size, seed, epoch_size=None):
         super().__init__()
+        self._num_windows = len(tokens) // context
+        self._epoch_size = min(epoch_size or self._num_windows, self._num_windows)
         self.epoch = 0
         self._tokens = tokens
         self._context = context
@@ -71,15 +74,13 @@ class TrainingWindows(keras.utils.PyDataset):
         self._seed = seed
 
     def __len__(self):
-        return len(self._tokens) // self._context // self._batch_size
+        return self._epoch_size // self._batch_size
 
     def __getitem__(self, index):
         rng = np.random.default_rng((self._seed, self.epoch))
-        starts = rng.integers(len(self._tokens)) + self._context * rng.permutation(
-            len(self._tokens) // self._context
-        )
-        chosen = starts[index * self._batch_size : (index + 1) * self._batch_size]
-        return _pairs(self._tokens, chosen, self._context)
+        first, order = rng.integers(self._context), rng.permutation(self._num_windows)
+        chosen = order[index * self._batch_size : (index + 1) * self._batch_size]
+        return _pairs(self._tokens, first + self._context * chosen, self._context)
 
 
 class EvaluationWindows(keras.utils.PyDataset):
