@@ -17,7 +17,7 @@ def head_axis(shape, num_heads, reader):
     Returns:
         1 for (D, heads, d), the layout of query, key and value projections; 0 for
         (heads, d, D), that of output projections; None for rank 2. Without
-        `num_heads`, rank 3 is (D, heads, d), unless heads · d = D and heads < d for the
+        `num_heads`, rank 3 is (D, heads, d), unless heads · d = D and heads ≤ d for the
         reading as (heads, d, D), which in practice only an output projection has.
 
     Raises:
@@ -42,7 +42,9 @@ def head_axis(shape, num_heads, reader):
         )
     if num_heads is None:
         first, second, last = shape
-        return 0 if first * second == last and first < second else 1
+        return 0 if first * second == last and first <= second else 1
+    if shape == (num_heads, num_heads, num_heads**2):
+        return 0  # As above: as many heads as channels in each.
     if shape[1] == num_heads:
         return 1
     if shape[0] == num_heads:

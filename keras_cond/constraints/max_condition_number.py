@@ -30,7 +30,7 @@ class MaxConditionNumber(keras.constraints.Constraint):
       D × (heads · d) matrix. The joint one is where large κ is found, and costs more.
     - the output projection (heads, d, D): per head, each d × D matrix; jointly, the
       (heads · d) × D matrix. It is recognized by `num_heads`; without it by
-      heads · d = D and heads < d, and is else taken for a (D, heads, d) kernel.
+      heads · d = D and heads ≤ d, and is else taken for a (D, heads, d) kernel.
     - `Dense` and `EinsumDense` of rank 2: the kernel, or per head, given `num_heads`,
       each block of columns.
 

@@ -23,7 +23,7 @@ class DCTBasis(keras.initializers.Initializer):
       (D, heads, d): the D × (heads · d) matrix is the basis. All three are equal: the
       paper initializes one or two of them so.
     - the output projection (heads, d, D): the (heads · d) × D matrix is. It is
-      recognized by `num_heads`; without it by heads · d = D and heads < d, and is else
+      recognized by `num_heads`; without it by heads · d = D and heads ≤ d, and is else
       taken for a (D, heads, d) kernel.
     - `Dense` and `EinsumDense` of rank 2: the kernel is the basis.
 

@@ -21,7 +21,7 @@ class RectangularIdentity(keras.initializers.Initializer):
     - query, key and value of `MultiHeadAttention` and `GroupedQueryAttention`, of shape
       (D, heads, d): as above.
     - the output projection (heads, d, D): per head I_{d×D}, jointly I_{(heads·d)×D}.
-      It is recognized by `num_heads`; without it by heads · d = D and heads < d, and
+      It is recognized by `num_heads`; without it by heads · d = D and heads ≤ d, and
       is else taken for a (D, heads, d) kernel.
     - `Dense` and `EinsumDense` of rank 2, (D, E): I_{D×E}, or per head, given
       `num_heads`, one I_{D×E/num_heads} beside the other.

@@ -85,6 +85,10 @@ class Projection:
             ValueError: If the shape is another, a number is not finite in the dtype of
                 the kernel, or the kernel has been quantized.
         """
+        self.variable.assign(self.checked(matrices))
+
+    def checked(self, matrices):
+        """Returns the whole kernel as `write` would assign it; raises as `write`."""
         matrices = np.asarray(ops.convert_to_numpy(matrices))
         if matrices.shape != self.shape:
             raise ValueError(
@@ -104,7 +108,7 @@ class Projection:
                 f"{self.dense.path!r}. Check how they were computed; nothing was "
                 "written."
             )
-        variable.assign(kernel)
+        return kernel
 
     def bias(self):
         """Returns the bias as NumPy (heads, d), or (D,) for outputs; None if none."""

@@ -1,9 +1,5 @@
 """Conditioning a model that exists."""
 
-import keras
-import numpy as np
-from keras import ops
-
 from keras_cond.layers import TokenConditioning
 from keras_cond.layers.corrected_einsum_dense import CORRECTIONS
 from keras_cond.layers.token_layer import TokenLayer
@@ -13,7 +9,9 @@ from keras_cond.surgery.changes import warn_about_equal_paths
 from keras_cond.surgery.conditioned_model import ConditionedModel
 from keras_cond.surgery.correct import correct_projections
 from keras_cond.surgery.graph import is_graph, layers_of
+from keras_cond.surgery.padding import find_mask
 from keras_cond.surgery.reloading import refuse_unless_it_reloads
+from keras_cond.surgery.target import check_embedding, check_tokens, find_target
 
 
 def apply(
@@ -25,6 +23,7 @@ def apply(
     per_head=True,
     include_frozen=False,
     causal=None,
+    mask=None,
 ):
     """Conditions the attention of a model in place, or its tokens in a new model.
 
@@ -49,8 +48,7 @@ def apply(
         tokens: `"sequence"` (`TokenConditioning()`), `"table"` (the V × D table of the
             embedding `after`; a token depends on its own id alone, and a tied output
             goes on multiplying by the raw table), or a layer: `TokenConditioning`,
-            `SVDTokenGraying` or `DCTTokenGraying` with the options you want. An input
-            of the model named `padding_mask`, as in KerasHub, is the mask.
+            `SVDTokenGraying` or `DCTTokenGraying` with the options you want.
         after: str, the name of the layer whose output is conditioned, or its path
             ("backbone/token_embedding") if it is inside a model inside the model. None
             finds the token embedding or the patch embedding.
@@ -61,7 +59,12 @@ def apply(
         include_frozen: bool. If False, kernels that are not trainable stay.
         causal: None, or bool: whether tokens of the model must not see later ones. A
             sequence's correction would tell them, so it is refused. None tries: it
-            changes a token and looks whether earlier ones change.
+            changes tokens and looks which others change. It cannot see a causal mask
+            that is an input of the model: pass True for one.
+        mask: None, or the name of the input that marks real tokens; False for none.
+            None finds it in models that name it as KerasHub does: `padding_mask` beside
+            ids, with the same prefix as the ids. A mask that Keras carries, as from
+            `mask_zero`, counts in any case.
 
     Returns:
         `model`, corrected, or the new model, which is not compiled.
@@ -97,16 +100,17 @@ def apply(
             "them: `correction` changes attention in place, `tokens` makes a new model."
         )
     if correction is None:
-        return _with_tokens(model, tokens, after, causal)
+        return _with_tokens(model, tokens, after, causal, mask)
     if correction not in CORRECTIONS:
         raise ValueError(
             f"Unknown `correction`. Received: correction={correction!r}. Expected one "
             f"of {CORRECTIONS}."
         )
-    if after is not None or causal is not None:
+    if not after is causal is mask is None:
         raise ValueError(
-            "`after` and `causal` belong to `tokens`. Received: "
-            f"correction={correction!r}, after={after!r}, causal={causal!r}."
+            "`after`, `causal` and `mask` belong to `tokens`. Received: "
+            f"correction={correction!r}, after={after!r}, causal={causal!r}, "
+            f"mask={mask!r}."
         )
     scale = finite_number(correction_scale, "correction_scale")
     if scale <= 0:
@@ -124,13 +128,12 @@ def apply(
     return model
 
 
-def _with_tokens(model, tokens, after, causal):
+def _with_tokens(model, tokens, after, causal, mask):
     if not is_graph(model):
         raise ValueError(
             "Tokens are conditioned in the graph of a model. Received: "
-            f"{type(model).__name__}, which has none"
-            + (" yet: build it first." if isinstance(model, keras.Sequential) else ".")
-            + " Put a `keras_cond.layers` layer into its `call` yourself."
+            f"{type(model).__name__}, which is not built, or has a `call` of its own."
+            " Put a `keras_cond.layers` layer into its `call` yourself."
         )
     if isinstance(tokens, str) and tokens in ("sequence", "table"):
         layer = TokenConditioning() if tokens == "sequence" else None
@@ -142,14 +145,17 @@ def _with_tokens(model, tokens, after, causal):
             f"tokens={tokens!r}. Expected 'sequence', 'table', or a "
             "`TokenConditioning`, `SVDTokenGraying` or `DCTTokenGraying` layer."
         )
-    index, path, target, holder = _find(model, after)
+    index, path, target = find_target(model, after)
     if layer is None:
-        _check_embedding(target, path)
+        check_embedding(target, path)
+        mask = None
     else:
-        _refuse_causal(holder, target, path, causal)
+        check_tokens(target, path)
+        _refuse_causal(model, target, path, causal)
+        mask = _mask(model, target, path, mask)
     refuse_unless_it_reloads(model)
     warn_about_equal_paths(model)
-    return ConditionedModel(model, layer, index)
+    return ConditionedModel(model, layer, index, mask)
 
 
 def _refuse_causal(model, target, path, causal):
@@ -159,7 +165,8 @@ def _refuse_causal(model, target, path, causal):
             f"A correction computed over a sequence, at {path!r}, would tell tokens of "
             "a causal model about later ones. Received: a model whose tokens "
             + ("must not see them (causal=True)." if causal else "do not see them.")
-            + " Use `tokens='table'`."
+            + " Use `tokens='table'`; or pass `causal=False` if it does not matter, as "
+            "for a classifier that is given whole sequences."
         )
     if found is None:
         raise ValueError(
@@ -170,64 +177,17 @@ def _refuse_causal(model, target, path, causal):
         )
 
 
-def _find(model, after):
-    """Returns index, path, layer and holder of the layer named, or of the embedding."""
-    layers = [(index, *entry) for index, entry in enumerate(layers_of(model))]
-    if after is not None:
-        found = [entry for entry in layers if after in (entry[1], entry[2].name)]
-        found = [entry for entry in found if entry[1] == after] or found
-        if len({id(entry[2]) for entry in found}) == 1:
-            return found[0]
-        problem = "no layer" if not found else f"{len(found)} layers"
+def _mask(model, target, path, mask):
+    if mask is None:
+        return find_mask(model, target, path)
+    if mask is False:
+        return None
+    names = {tensor.name for tensor in model.inputs}
+    for _, part, _ in layers_of(model):
+        names |= {tensor.name for tensor in part.inputs} if is_graph(part) else set()
+    if mask not in names:
         raise ValueError(
-            "`after` is the name or path of a layer of the model. Received: "
-            f"after={after!r}, which names {problem}. Expected one of: "
-            + ", ".join(entry[1] for entry in layers)
-            + "."
+            "`mask` is the name of an input that marks real tokens. Received: "
+            f"mask={mask!r}. Expected one of {sorted(names)}, None or False."
         )
-    for matches in (_is_token_embedding, _is_embedding, _is_patch_embedding):
-        found = {id(entry[2]): entry for entry in reversed(layers) if matches(entry[2])}
-        if len(found) == 1:
-            return next(iter(found.values()))
-    raise ValueError(
-        "The model has no layer that is clearly its token or patch embedding. "
-        "Received: after=None. Expected `after` to name one of: "
-        + ", ".join(entry[1] for entry in layers)
-        + "."
-    )
-
-
-def _is_embedding(layer):
-    return isinstance(layer, keras.layers.Embedding)
-
-
-def _is_token_embedding(layer):
-    return _is_embedding(layer) and "token" in layer.name
-
-
-def _is_patch_embedding(layer):
-    return "patch" in layer.name and "embed" in layer.name
-
-
-def _check_embedding(layer, path):
-    if not _is_embedding(layer):
-        raise ValueError(
-            "`tokens='table'` conditions the table of an embedding. Received: "
-            f"after={path!r}, a {type(layer).__name__}. Expected the name of a "
-            "`keras.layers.Embedding`."
-        )
-    if layer.quantization_mode is not None:
-        raise ValueError(
-            "A table is conditioned in floating point. Received: the embedding "
-            f"{path!r} quantized to {layer.quantization_mode!r}. Condition the model "
-            "before you quantize it."
-        )
-    ids = np.arange(min(8, layer.input_dim))[None]
-    rows = ops.convert_to_numpy(layer(ids))
-    table = ops.cast(ops.take(layer.embeddings, ids, axis=0), rows.dtype)
-    if not np.array_equal(rows, ops.convert_to_numpy(table)):
-        raise ValueError(
-            "A lookup in the conditioned table takes the place of the embedding. "
-            f"Received: {path!r}, a {type(layer).__name__} that does more than look "
-            "rows up. Expected a plain embedding; condition this one yourself."
-        )
+    return mask

@@ -4,61 +4,101 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_cond.surgery.graph import input_of, rebuild
+from keras_cond.surgery.graph import input_of, is_graph, layers_of, rebuild
 
 # The number of tokens of the example, where the model leaves it open.
 LENGTH = 7
+# Tokens that are changed: all of a short sequence, of a longer one some.
+CHANGED = 8
+# A causal model is one if at least this share of later tokens feel an earlier one:
+# where attention is saturated, few feel anything, and those may all be later ones.
+SHARE = 0.5
 
 
 def is_causal(model, target):
     """Returns whether tokens after the layer `target` depend on earlier ones alone.
 
-    The first token that the layer returns is changed, then the last, and every tensor
-    of the graph with an axis of tokens is compared. Where the layer is called several
-    times, as by an encoder and a decoder, one causal call is enough.
+    Tokens that the layer returns are changed, one at a time, and every (batch, tokens,
+    channels) tensor of the graph is compared. It is done with other whole inputs of 1
+    and of 0, because one of them may stand for padding. A layer that is called several
+    times, as by an encoder and a decoder, or in several models inside the model, is
+    causal if it is in one of them.
 
     Args:
-        model: A model that `is_graph` and holds `target` itself.
-        target: The layer that returns the tokens.
+        model: A model that `is_graph`.
+        target: The layer that returns the tokens, in the model or in models inside it.
 
     Returns:
-        True if changing the first token changes others and changing the last does not;
-        False if the last one does; None if no token acts on another. False, too, where
-        the layer returns no (batch, tokens, channels).
+        True if tokens act on later ones alone; False if one acts on an earlier one;
+        None if hardly any acts on another. False, too, where the layer returns no
+        (batch, tokens, channels).
     """
+    parts = [model, *(layer for _, layer, _ in layers_of(model))]
+    holders = [part for part in parts if _holds(part, target)]
+    verdicts = []
+    for holder in {id(holder): holder for holder in holders}.values():
+        verdict = _in_holder(holder, target)
+        if verdict is None and holder is not model:
+            # It mixes no tokens itself: those around it may.
+            verdict = is_causal(model, holder)
+        verdicts.append(verdict)
+    return _joint(verdicts)
+
+
+def _joint(verdicts):
+    """One causal verdict is enough; otherwise one that is not."""
+    return next((v for v in (True, False) if v in verdicts), None)
+
+
+def _holds(part, target):
+    return is_graph(part) and any(layer is target for layer in part.layers)
+
+
+def _in_holder(model, target):
     changes, tensors = [], []
 
     def after_call(layer, kwargs, output, inputs):
-        if layer is target and not kwargs.get("reverse") and len(output.shape) == 3:
+        if layer is target and not kwargs.get("reverse") and _is_tokens(output):
             changes.append(_ChangeToken())
             output = changes[-1](output)
-        tensors.extend(
-            tensor for tensor in keras.tree.flatten(output) if _has_tokens(tensor)
-        )
+        tensors.extend(filter(_is_tokens, keras.tree.flatten(output)))
         return output
 
     inputs, _ = rebuild(model, lambda layer: layer, after_call)
     if not changes:
         return False
     probe = keras.Model(inputs, tensors)
-    example = keras.tree.map_structure(_example, input_of(model))
-    before = keras.tree.flatten(probe(example, training=False))
+    calls = {index: [] for index in range(len(changes))}
+    for example in _examples(model):
+        try:
+            before = keras.tree.flatten(probe(example, training=False))
+        except Exception:  # Each backend and layer raises its own: not an input then.
+            continue
+        for index, change in enumerate(changes):
+            verdict = _verdict(
+                lambda x=example: probe(x, training=False), before, change
+            )
+            calls[index].append(verdict)
+    return _joint([_joint(found) for found in calls.values()])
 
-    def acts_on_others(change, token):
+
+def _verdict(run, before, change):
+    earlier = later = pairs = 0
+    length = change.length
+    for token in sorted({round(t) for t in np.linspace(0, length - 1, CHANGED)}):
         change.token = token
-        after = keras.tree.flatten(probe(example, training=False))
+        after = keras.tree.flatten(run())
         change.token = None
-        return any(
-            _others_differ(*pair, token) for pair in zip(before, after, strict=True)
-        )
-
-    verdicts = []
-    for change in changes:
-        if acts_on_others(change, -1):
-            verdicts.append(False)
-        else:
-            verdicts.append(True if acts_on_others(change, 0) else None)
-    return next((verdict for verdict in (True, None) if verdict in verdicts), False)
+        felt = np.zeros(length, bool)
+        for one, other in zip(before, after, strict=True):
+            if one.shape[1] == length:
+                felt |= _differs(one, other)
+        earlier += felt[:token].sum()
+        later += felt[token + 1 :].sum()
+        pairs += length - token - 1
+    if earlier:
+        return False
+    return True if pairs and later >= SHARE * pairs else None
 
 
 class _ChangeToken(keras.layers.Layer):
@@ -66,10 +106,11 @@ class _ChangeToken(keras.layers.Layer):
 
     def __init__(self):
         super().__init__()
-        self.token = None
+        self.token = self.length = None
         self.supports_masking = True
 
     def call(self, x):
+        self.length = x.shape[1]
         if self.token is None:
             return x
         change = np.zeros(x.shape)
@@ -77,22 +118,48 @@ class _ChangeToken(keras.layers.Layer):
         return x + ops.cast(change, x.dtype)
 
 
-def _has_tokens(tensor):
-    return len(getattr(tensor, "shape", ())) >= 3
+def _is_tokens(tensor):
+    return len(getattr(tensor, "shape", ())) == 3
 
 
-def _others_differ(before, after, token):
-    """Whether tensors of shape (batch, tokens, ...) differ but for one token."""
+def _differs(before, after):
+    """Which tokens of (batch, tokens, channels) differ; NaN equals NaN."""
     before, after = (np.asarray(ops.convert_to_numpy(x)) for x in (before, after))
-    return not np.array_equal(
-        np.delete(before, token, axis=1), np.delete(after, token, axis=1)
-    )
+    same = (before == after) | ((before != before) & (after != after))
+    return ~same.all(axis=(0, 2))
 
 
-def _example(tensor):
-    """A batch of one for an input: ones for whole numbers, noise for others."""
-    shape = [size or LENGTH for size in tensor.shape]
-    shape[0] = tensor.shape[0] or 1
-    if keras.backend.is_float_dtype(tensor.dtype):
-        return np.random.default_rng(1).standard_normal(shape).astype(tensor.dtype)
-    return np.ones(shape, "bool" if tensor.dtype == "bool" else "int32")
+def _examples(model):
+    """Batches of one: token ids, noise, and 1 or 0 for other whole numbers.
+
+    Token ids are those from 2 on, since 0 and 1 may be padding.
+    """
+    sizes = [
+        layer.input_dim
+        for _, layer, _ in layers_of(model)
+        if hasattr(layer, "input_dim") and not _is_other(layer.name)
+    ]
+    vocabulary = min(sizes, default=3)
+    inputs = input_of(model)
+    others = [t for t in keras.tree.flatten(inputs) if _is_other(t.name)]
+    for whole in (1, 0) if others else (1,):
+        rng = np.random.default_rng(1)
+
+        def example(tensor, whole=whole, rng=rng):
+            shape = [size or LENGTH for size in tensor.shape]
+            shape[0] = tensor.shape[0] or 1
+            if keras.backend.is_float_dtype(tensor.dtype):
+                return rng.standard_normal(shape).astype(tensor.dtype)
+            if tensor.dtype == "bool" or _is_other(tensor.name):
+                return np.full(
+                    shape, whole, "bool" if tensor.dtype == "bool" else "int32"
+                )
+            return rng.integers(min(2, vocabulary - 1), vocabulary, shape, "int32")
+
+        yield keras.tree.map_structure(example, inputs)
+
+
+def _is_other(name):
+    """Whether whole numbers of this name are something else than token ids."""
+    parts = ("mask", "segment", "type", "position", "padding")
+    return any(part in name for part in parts)

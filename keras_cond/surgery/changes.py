@@ -10,7 +10,7 @@ from keras_cond.projections.find import frames_outside, left_out, search
 from keras_cond.projections.unreadable import UnreadableError
 
 ROLES = ("query", "key", "value", "output")
-# Projections whose kernels `apply` has added a correction to.
+# Projections whose kernels a correction has been added into.
 CORRECTED = weakref.WeakSet()
 
 
@@ -55,6 +55,8 @@ def change_projections(model, matrices, include_frozen, caller):
         if any(id(projection.variable) in frozen for projection, _ in wanted):
             left.append(f"{attention.path!r} (frozen: pass `include_frozen=True`)")
             continue
+        for projection, values in wanted:
+            projection.checked(values)
         planned += wanted
     if left:
         reasons.append("Left as they were: " + "; ".join(left) + ".")
@@ -76,6 +78,17 @@ def refuse_corrected(attention):
     """Raises UnreadableError if a layer of ours corrects its projections itself."""
     if isinstance(attention.query.dense, CorrectedEinsumDense):
         raise UnreadableError("it corrects its own projections already")
+
+
+def refuse_twice(projection):
+    """Raises ValueError if a correction has been added into a projection before."""
+    if projection.dense in CORRECTED:
+        raise ValueError(
+            f"The projection {projection.dense.path!r} has been corrected before. "
+            "Received: a second correction, which would be added to the first. "
+            "`initialize` it with another scheme first; or, if you have put other "
+            "weights into it since, save and load the model."
+        )
 
 
 def warn_about_equal_paths(model):

@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_cond.surgery.conditioned_lookup import ConditionedLookup
 from keras_cond.surgery.graph import is_graph, layers_of, rebuild
+from keras_cond.surgery.reloading import reloaded
 
 
 @keras.saving.register_keras_serializable(package="keras_cond")
@@ -20,25 +21,24 @@ class ConditionedModel(keras.Model):
             in a conditioned table in place of that embedding.
         after: int, the place of a layer among `layers_of` the model. Names will not
             do: some of KerasHub's count the layers of the process.
+        mask: str or None, the name of the input that marks real tokens.
         name: str or None.
     """
 
-    def __init__(self, model, tokens, after, name=None):
-        inputs, outputs, lookup = graph_with(model, tokens, layer_at(model, after))
+    def __init__(self, model, tokens, after, mask=None, name=None):
+        target = layer_at(model, after)
+        inputs, outputs, lookup = graph_with(model, tokens, target, mask)
         super().__init__(inputs=inputs, outputs=outputs, name=name or model.name)
         self.tokens = tokens
         self.lookup = lookup
         self.after = after
+        self.mask = mask
         # In a function, because Keras would track the model itself.
         self._base = lambda: model
 
     def base_model(self):
         """Returns a new model like the one it was made from, with its weights."""
-        config = keras.saving.serialize_keras_object(self._base())
-        model = keras.saving.deserialize_keras_object(config)
-        twin = ConditionedModel(model, self.copy_of_tokens(), self.after)
-        twin.set_weights(self.get_weights())
-        return model
+        return reloaded(self._base())
 
     def copy_of_tokens(self):
         """Returns a new layer like `tokens`, with its initial weights, or None."""
@@ -51,6 +51,7 @@ class ConditionedModel(keras.Model):
             "model": keras.saving.serialize_keras_object(self._base()),
             "tokens": self.tokens and keras.saving.serialize_keras_object(self.tokens),
             "after": self.after,
+            "mask": self.mask,
             "name": self.name,
         }
 
@@ -65,6 +66,7 @@ class ConditionedModel(keras.Model):
             restored(config["model"]),
             restored(config["tokens"]),
             config["after"],
+            config["mask"],
             config["name"],
         )
 
@@ -74,13 +76,14 @@ def layer_at(model, place):
     return list(layers_of(model))[place][1]
 
 
-def graph_with(model, tokens, target):
+def graph_with(model, tokens, target, mask):
     """The graph of `model` with its tokens conditioned at the layer `target`.
 
     Args:
         model: A model that `is_graph`.
         tokens: As in `ConditionedModel`.
         target: The layer object, in the model or in models inside it.
+        mask: As in `ConditionedModel`.
 
     Returns:
         Tuple of inputs, outputs, and the `ConditionedLookup` in place of the target, or
@@ -98,28 +101,12 @@ def graph_with(model, tokens, target):
     def after_call(layer, kwargs, output, inputs):
         if layer is not target or kwargs.get("reverse"):
             return output
-        mask = padding_mask(inputs, output)
-        if mask is None:
+        if mask not in inputs:
             return tokens(output)
         # The product drops the mask, which the model's own tokens do not carry.
-        return ops.multiply(tokens(output, mask=mask), 1)
+        return ops.multiply(tokens(output, mask=inputs[mask]), 1)
 
     def graph(part):
         return rebuild(part, swap, None if tokens is None else after_call)
 
     return *graph(model), lookup
-
-
-def padding_mask(inputs, tokens):
-    """Returns the input that marks real tokens, as KerasHub's models have, or None.
-
-    Args:
-        inputs: dict of name → input tensor of a model.
-        tokens: Tensor of shape (batch, N, D).
-    """
-    masks = [
-        tensor
-        for name, tensor in inputs.items()
-        if name.endswith("padding_mask") and len(tensor.shape) == len(tokens.shape) - 1
-    ]
-    return masks[0] if len(masks) == 1 else None

@@ -8,6 +8,7 @@ from keras_cond.surgery.changes import (
     CORRECTED,
     change_projections,
     refuse_corrected,
+    refuse_twice,
 )
 from keras_cond.surgery.schemes import identities, side_by_side
 
@@ -35,7 +36,7 @@ def correct_projections(model, correction, scale, per_head, include_frozen):
         new = {}
         for role in ROLES:
             projection = getattr(attention, role)
-            _refuse_twice(projection, model)
+            refuse_twice(projection)
             stored = projection.read()
             if correction == "identity":
                 added = scale * identities(projection.shape, per_head)
@@ -58,15 +59,6 @@ def _polar_correction(matrices, per_head):
     joint = matrices.transpose(1, 0, 2).reshape(size, heads * width)
     conditioned = ops.convert_to_numpy(condition(joint))
     return side_by_side(np.asarray(conditioned) - joint, heads)
-
-
-def _refuse_twice(projection, model):
-    if projection.dense in CORRECTED:
-        raise ValueError(
-            f"The projection {projection.dense.path!r} of {model.name!r} has been "
-            "corrected before. A second correction would be added to the first: load "
-            "or initialize the model anew."
-        )
 
 
 def _verdict(comparison):

@@ -1,32 +1,18 @@
 """The same function with stock layers only."""
 
-import pathlib
-import tempfile
 import warnings
 
 import keras
 from keras import ops
 
-from keras_cond.layers import (
-    ConditionedEmbedding,
-    SpectralAttention,
-    SpectralGroupedQueryAttention,
-)
 from keras_cond.layers.corrected_einsum_dense import CorrectedEinsumDense
-from keras_cond.ops import condition
 from keras_cond.projections.find import frames_outside
-from keras_cond.projections.sublayers import all_layers, sublayers
+from keras_cond.projections.sublayers import all_layers
 from keras_cond.surgery.conditioned_lookup import ConditionedLookup
 from keras_cond.surgery.conditioned_model import ConditionedModel, layer_at
 from keras_cond.surgery.graph import is_graph, layers_of, rebuild
-from keras_cond.surgery.reloading import reloads
-
-PACKAGE = "keras_cond"
-STOCK = {
-    SpectralAttention: keras.layers.MultiHeadAttention,
-    SpectralGroupedQueryAttention: keras.layers.GroupQueryAttention,
-    ConditionedEmbedding: keras.layers.Embedding,
-}
+from keras_cond.surgery.reloading import reloaded, reloads
+from keras_cond.surgery.stock import PACKAGE, fold_layer, is_held, weight_of
 
 
 def fold(model):
@@ -57,7 +43,9 @@ def fold(model):
     Warns:
         UserWarning: Once, naming what is left of this package: what depends on the
             sequence (`TokenConditioning`, per-sequence embeddings, grayings) cannot be
-            folded; nor can a tied table in a model whose layers do not load one by one;
+            folded; nor can a tied table in a model whose layers do not load one by one,
+            or a `ConditionedEmbedding` that a layer or model of your own holds, which
+            may use its raw table as well;
             constraints and regularizers of this package are dropped.
 
     Example:
@@ -78,33 +66,48 @@ def fold(model):
         )
     folded, notes = _copy(model), []
     folded = _stock(folded, notes)
-    if model.compiled:
-        folded.compile_from_config(model.get_compile_config())
-    notes += [f"{layer.name!r} ({type(layer).__name__})" for layer in _ours(folded)]
-    if notes:
-        warnings.warn(
-            "Not folded into stock layers: " + "; ".join(notes) + ". The file of such "
-            "a model needs keras_cond to load.",
-            UserWarning,
-            stacklevel=frames_outside(),
+    left = [f"{layer.name!r} ({type(layer).__name__})" for layer in _ours(folded)]
+    if left:
+        notes.append(
+            "Not folded into stock layers: " + "; ".join(left) + ". The file of such a "
+            "model needs keras_cond to load."
         )
+    notes += _compiled_as(folded, model)
+    if notes:
+        warnings.warn(" ".join(notes), UserWarning, stacklevel=frames_outside())
     return folded
+
+
+def _compiled_as(folded, model):
+    """Compiles a model as another; returns what is to be said if that fails."""
+    if not model.compiled:
+        return []
+    try:
+        folded.compile_from_config(model.get_compile_config())
+    except Exception as error:  # Whatever a loss of the user raises.
+        return [
+            f"The result is not compiled: {type(error).__name__}: "
+            f"{str(error).splitlines()[0]} Compile it to train or evaluate it."
+        ]
+    return []
 
 
 def _copy(model):
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder, "model.keras")
-            model.save(path)
-            copy = keras.saving.load_model(path, compile=False, safe_mode=False)
+        return reloaded(model)
     except Exception as error:  # Whatever a class of the user raises.
+        if any(getattr(x, "quantization_mode", None) for x in all_layers(model)):
+            raise ValueError(
+                "`fold` copies the model as saving and loading would. Received: "
+                f"{model.name!r}, which is quantized, and whose file Keras does not "
+                "load. Fold the float model, then quantize the result."
+            ) from error
         raise ValueError(
             "`fold` copies the model as saving and loading would. Received: "
             f"{model.name!r}, which cannot be copied: {type(error).__name__}: {error}. "
             "Give every class of your own a complete `get_config`, and register it "
             "with `keras.saving.register_keras_serializable`."
         ) from error
-    return copy
 
 
 def _stock(model, notes):
@@ -117,7 +120,7 @@ def _stock(model, notes):
     ):
         model = _regrown(model, notes)
     for layer in all_layers(model):
-        _fold_layer(layer, notes)
+        fold_layer(layer, model, notes)
     return model
 
 
@@ -127,17 +130,17 @@ def _unwrapped(model, notes):
     lookup = model.lookup
     if lookup is None:
         tokens = model.copy_of_tokens()
-        folded = ConditionedModel(base, tokens, model.after, model.name)
+        folded = ConditionedModel(base, tokens, model.after, model.mask, model.name)
         tokens.set_weights(model.tokens.get_weights())
         return folded
-    if not lookup.tied:
-        _weight(layer_at(base, model.after), "embeddings").assign(lookup.table())
+    if not lookup.tied and not is_held(lookup.embedding, model):
+        weight_of(layer_at(base, model.after), "embeddings").assign(lookup.table())
         return base
     if isinstance(lookup.embedding, keras.layers.ReversibleEmbedding):
         untied = _exchanged(model, {id(lookup): _untied(lookup)})
         if reloads(untied):
             return untied
-    return ConditionedModel(base, None, model.after, model.name)
+    return ConditionedModel(base, None, model.after, name=model.name)
 
 
 def _untied(lookup):
@@ -158,8 +161,10 @@ def _regrown(model, notes):
     for _, layer, _ in layers_of(model):
         if isinstance(layer, ConditionedModel):
             others[id(layer)] = _stock(layer, notes)
-        elif isinstance(layer, ConditionedLookup) and not layer.tied:
-            _weight(layer.embedding, "embeddings").assign(layer.table())
+        elif isinstance(layer, ConditionedLookup) and not (
+            layer.tied or is_held(layer.embedding, model)
+        ):
+            weight_of(layer.embedding, "embeddings").assign(layer.table())
             others[id(layer)] = layer.embedding
     return _exchanged(model, others)
 
@@ -178,69 +183,12 @@ def _exchanged(model, others):
     return keras.Model(*rebuild(model, swap), name=model.name)
 
 
-def _fold_layer(layer, notes):
-    """Turns a layer of this package into the stock one it is derived from, in place."""
-    _drop_parts_of_ours(layer, notes)
-    if isinstance(layer, CorrectedEinsumDense):
-        if layer.quantization_mode is not None:
-            return
-        _weight(layer, "kernel").assign(layer.corrected_kernel())
-        layer.uncorrect()
-        return
-    if type(layer) not in STOCK:
-        return
-    if isinstance(layer, ConditionedEmbedding):
-        if layer.condition != "table":
-            return
-        _weight(layer, "embeddings").assign(
-            condition(layer.embeddings, method=layer.method, floor=layer.floor)
-        )
-    elif any(
-        isinstance(part, CorrectedEinsumDense) and part.quantization_mode is not None
-        for part in sublayers(layer)
-    ):
-        return
-    _become(layer, STOCK[type(layer)])
-
-
-def _become(layer, stock):
-    """Makes a built layer one of the stock class that it is derived from."""
-    layer.__class__ = stock
-    # What an instance remembers of the signature of its class's `call`.
-    for name, value in vars(stock.from_config(layer.get_config())).items():
-        if "call_" in name:
-            setattr(layer, name, value)
-
-
-def _drop_parts_of_ours(layer, notes):
-    """Puts stock parts in place of initializers, constraints and regularizers."""
-    for name, value in list(vars(layer).items()):
-        if not type(value).__module__.startswith(f"{PACKAGE}."):
-            continue
-        if isinstance(value, keras.initializers.Initializer):
-            setattr(layer, name, keras.initializers.GlorotUniform())
-        elif isinstance(
-            value, keras.constraints.Constraint | keras.regularizers.Regularizer
-        ):
-            kind = (
-                "constraint"
-                if isinstance(value, keras.constraints.Constraint)
-                else "regularizer"
-            )
-            setattr(layer, name, None)
-            for weight in layer.weights:
-                if getattr(weight, kind, None) is value:
-                    setattr(weight, kind, None)
-            notes.append(f"the {kind} {type(value).__name__} of {layer.name!r}")
-
-
 def _ours(model):
     return [
         layer
         for layer in all_layers(model)
-        if type(layer).__module__.startswith(f"{PACKAGE}.")
+        if any(
+            kind.__module__.startswith(f"{PACKAGE}.") for kind in type(layer).__mro__
+        )
+        and not isinstance(layer, CorrectedEinsumDense)
     ]
-
-
-def _weight(layer, name):
-    return next(weight for weight in layer.weights if weight.name == name)

@@ -1,5 +1,7 @@
 """Rebuilding the graph of a Functional or Sequential model on the same layers."""
 
+import functools
+
 import keras
 
 
@@ -25,7 +27,7 @@ def rebuild(model, swap, after_call=None):
             cache[id(layer)] = swap(layer)
         return cache[id(layer)]
 
-    inputs = keras.tree.map_structure(_like, input_of(model))
+    inputs = _inputs_like(model)
     by_name = {tensor.name: tensor for tensor in keras.tree.flatten(inputs)}
 
     def call(layer, *args, **kwargs):
@@ -51,11 +53,20 @@ def input_of(model):
 
 
 def is_graph(layer):
-    """Returns whether a layer is a model with a graph that can be rebuilt."""
+    """Returns whether a layer is a model that is its graph and nothing else."""
     if isinstance(layer, keras.Sequential):
-        return layer.built
+        return layer.built and type(layer).call is keras.Sequential.call
     # Functional models, and only they, know their operations.
-    return isinstance(layer, keras.Model) and hasattr(layer, "operations")
+    if not isinstance(layer, keras.Model) or not hasattr(layer, "operations"):
+        return False
+    return type(layer).call is _functional_call()
+
+
+@functools.cache
+def _functional_call():
+    """The `call` of Functional models, whose class Keras does not export."""
+    inputs = keras.Input((1,))
+    return type(keras.Model(inputs, inputs)).call
 
 
 def layers_of(model, prefix=""):
@@ -72,5 +83,19 @@ def layers_of(model, prefix=""):
             yield from layers_of(layer, f"{path}/")
 
 
-def _like(tensor):
-    return keras.Input(batch_shape=tensor.shape, dtype=tensor.dtype, name=tensor.name)
+def _inputs_like(model):
+    """New inputs in the structure of the model's."""
+    optional = {
+        layer.name
+        for layer in model.layers
+        if isinstance(layer, keras.layers.InputLayer) and layer.optional
+    }
+    return keras.tree.map_structure(
+        lambda tensor: keras.Input(
+            batch_shape=tensor.shape,
+            dtype=tensor.dtype,
+            name=tensor.name,
+            optional=tensor.name in optional,
+        ),
+        input_of(model),
+    )

@@ -1,5 +1,6 @@
 """Re-initializing the attention of a built model."""
 
+import keras
 import numpy as np
 
 from keras_cond.initializers.seeds import draw_seed
@@ -10,6 +11,7 @@ from keras_cond.surgery.changes import (
     ROLES,
     change_projections,
     refuse_corrected,
+    refuse_twice,
 )
 
 # The projections that a scheme writes unless told otherwise.
@@ -107,7 +109,10 @@ def initialize(
     def matrices(attention, index):
         if scheme == "spectral":
             refuse_corrected(attention)
+            for role in roles:
+                refuse_twice(getattr(attention, role))
         new = function(attention, index, np.random.default_rng([seed, index]))
+        _check_matrices(new, scheme)
         return {role: new[role] for role in roles if role in new}
 
     comparison, written = change_projections(
@@ -115,10 +120,27 @@ def initialize(
     )
     for projection in written:
         CORRECTED.discard(projection.dense)
+        if scheme == "spectral":
+            CORRECTED.add(projection.dense)
     return comparison
 
 
+def _check_matrices(new, scheme):
+    if not isinstance(new, dict) or not new or not set(new) <= set(ROLES):
+        got = sorted(new) if isinstance(new, dict) else type(new).__name__
+        raise ValueError(
+            "A scheme returns a dict from projections to matrices. Received: "
+            f"{got} from scheme={scheme!r}. Expected keys among {ROLES}."
+        )
+
+
 def _function(scheme, per_head, correction_scale):
+    if isinstance(scheme, keras.initializers.Initializer):
+        raise ValueError(
+            "A scheme initializes whole attention layers. Received: the initializer "
+            f"{type(scheme).__name__}. Expected a name such as 'conditioned'; pass "
+            "an initializer to a layer as `kernel_initializer`."
+        )
     if callable(scheme):
         return scheme
     functions = {
@@ -147,6 +169,12 @@ def _roles(projections, scheme):
         raise ValueError(
             "`projections` names those to write. Received: "
             f"projections={projections!r}. Expected some of {ROLES}, or None."
+        )
+    known = ROLES if callable(scheme) or scheme == "mimetic" else ROLES[:3]
+    if not set(roles) <= set(known):
+        raise ValueError(
+            f"The scheme {scheme!r} has no values for all of these projections. "
+            f"Received: projections={projections!r}. Expected some of {known}."
         )
     return roles
 

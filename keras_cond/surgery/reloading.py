@@ -1,7 +1,13 @@
 """Whether a model can be made again from its own configuration."""
 
-import keras
+import pathlib
+import tempfile
 
+import keras
+import numpy as np
+from keras import ops
+
+from keras_cond.projections.sublayers import all_layers
 from keras_cond.surgery.graph import is_graph
 
 
@@ -23,9 +29,38 @@ def refuse_unless_it_reloads(model):
         )
 
 
+def reloaded(model):
+    """Returns a copy of a model, made by saving and loading it, not compiled.
+
+    Raises:
+        ValueError: If the copy has other weights, as where a layer holds another one
+            that Keras makes a second time. Whatever a class in it raises.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "model.keras")
+        model.save(path)
+        copy = keras.saving.load_model(path, compile=False, safe_mode=False)
+    # Keras merges LoRA when it saves.
+    merged = any(getattr(layer, "lora_enabled", False) for layer in all_layers(model))
+    pairs = [
+        map(ops.convert_to_numpy, p)
+        for p in zip(model.weights, copy.weights, strict=False)
+    ]
+    same = len(model.weights) == len(copy.weights) and all(
+        np.array_equal(*pair, equal_nan=True) for pair in pairs
+    )
+    if not merged and not same:
+        raise ValueError("its file is loaded with other weights")
+    return copy
+
+
 def reloads(model):
-    """Returns whether every layer can be made from its own configuration."""
-    return not dict(_broken(model))
+    """Returns whether a file of the model loads, with all weights."""
+    try:
+        reloaded(model)
+    except Exception:  # Whatever a class in it raises.
+        return False
+    return True
 
 
 def _broken(layer):

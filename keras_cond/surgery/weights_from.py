@@ -13,7 +13,8 @@ def weights_from(larger_model):
     Layer i of the model gets those of layer i of the larger one (its first layers), and
     of each matrix evenly spaced heads, rows and columns: entry j of n out of m is the
     one at ⌊j m / n⌋. The effective matrices are selected, corrections and LoRA
-    included. Only attention kernels are: no biases, embeddings or other layers.
+    included; into a `SpectralAttention` they go as W, and its C acts on top. Only
+    attention kernels are: no biases, embeddings or other layers.
 
     Args:
         larger_model: A built Keras model with at least as many attention layers, heads

@@ -299,6 +299,161 @@ def test_saturated_attention_is_not_taken_for_anything():
         keras_cond.apply(model, tokens="sequence")
 
 
+def causal_models():
+    """Models whose tokens see earlier ones alone, in ways that are hard to see."""
+
+    def ids(name="token_ids", size=None):
+        return keras.Input((size,), dtype="int32", name=name)
+
+    def embedded(tokens):
+        normal = keras.initializers.RandomNormal(stddev=1.0, seed=1)
+        layer = keras.layers.Embedding(
+            20, D, embeddings_initializer=normal, name="tokens"
+        )
+        return layer(tokens)
+
+    def attention(x, **arguments):
+        layer = keras.layers.MultiHeadAttention(HEADS, WIDTH)
+        return layer(x, x, use_causal_mask=True, **arguments)
+
+    def scores():
+        x = embedded(tokens := ids())
+        y, _ = attention(x, return_attention_scores=True)
+        return keras.Model(tokens, x + y)
+
+    def by_hand():
+        x = embedded(tokens := ids(size=4))
+        q, k, v = (
+            ops.transpose(
+                ops.reshape(keras.layers.Dense(D)(x), (-1, 4, 2, 4)), (0, 2, 1, 3)
+            )
+            for _ in range(3)
+        )
+        future = np.triu(np.full((4, 4), -1e9, "float32"), 1)
+        weights = ops.softmax(ops.matmul(q, ops.transpose(k, (0, 1, 3, 2))) + future)
+        y = ops.transpose(ops.matmul(weights, v), (0, 2, 1, 3))
+        return keras.Model(tokens, x + ops.reshape(y, (-1, 4, D)))
+
+    def input_that_marks_padding_by_one():
+        x = embedded(tokens := ids())
+        padding = ids("is_padding")
+        real = ops.expand_dims(ops.equal(padding, 0), 1)
+        return keras.Model([tokens, padding], x + attention(x, attention_mask=real))
+
+    def padding_of_id_one():
+        x = embedded(tokens := ids())
+        real = ops.expand_dims(ops.not_equal(tokens, 1), 1)
+        return keras.Model(tokens, x + attention(x, attention_mask=real))
+
+    def a_segment_table_of_one_row():
+        x = embedded(tokens := ids())
+        segments = ids("segment_ids")
+        x = x + keras.layers.Embedding(1, D, name="segments")(segments)
+        return keras.Model([tokens, segments], x + attention(x))
+
+    def a_decoder_inside():
+        shared = keras.layers.Embedding(20, D, name="tokens")
+        x = shared(inner := ids("source_ids"))
+        layer = keras.layers.MultiHeadAttention(HEADS, WIDTH)
+        encoder = keras.Model(inner, x + layer(x, x), name="encoder")
+        memory = keras.Input((None, D))
+        x = shared(inner := ids("target_ids"))
+        x = x + attention(x)
+        layer = keras.layers.MultiHeadAttention(HEADS, WIDTH)
+        decoder = keras.Model([inner, memory], x + layer(x, memory), name="decoder")
+        source, target = ids("source"), ids("target")
+        return keras.Model([source, target], decoder([target, encoder(source)]))
+
+    return [
+        scores,
+        by_hand,
+        input_that_marks_padding_by_one,
+        padding_of_id_one,
+        a_segment_table_of_one_row,
+        a_decoder_inside,
+    ]
+
+
+@pytest.mark.parametrize("build", causal_models(), ids=lambda build: build.__name__)
+def test_causal_models_are_recognized(build):
+    model = build()
+    after = "encoder/tokens" if build.__name__ == "a_decoder_inside" else "tokens"
+    with pytest.raises(ValueError, match="about later ones"):
+        keras_cond.apply(model, tokens="sequence", after=after)
+
+
+def test_an_embedding_in_a_model_of_its_own():
+    ids = keras.Input((None,), dtype="int32")
+    words = keras.Sequential(
+        [keras.layers.Embedding(20, D, name="words"), keras.layers.Dropout(0.1)]
+    )
+    x = words(ids)
+    x = keras.layers.MultiHeadAttention(HEADS, WIDTH)(x, x)
+    keras_cond.apply(keras.Model(ids, x), tokens="sequence", after="words")
+
+
+# -- padding ---------------------------------------------------------------------
+
+
+def towers():
+    """Two texts with a mask each; the score does not depend on their padding."""
+    inputs, means = [], []
+    for name in ("query", "document"):
+        ids = keras.Input((None,), dtype="int32", name=f"{name}_token_ids")
+        mask = keras.Input((None,), dtype="int32", name=f"{name}_padding_mask")
+        x = keras.layers.Embedding(20, D, name=f"{name}_embedding")(ids)
+        real = ops.expand_dims(ops.cast(mask, "bool"), 1)
+        layer = keras.layers.MultiHeadAttention(HEADS, WIDTH)
+        x = x + layer(x, x, attention_mask=real)
+        weights = ops.expand_dims(ops.cast(mask, x.dtype), -1)
+        means.append(ops.sum(x * weights, axis=1) / ops.sum(weights, axis=1))
+        inputs += [ids, mask]
+    score = keras.layers.Dense(1)(keras.layers.Concatenate()(means))
+    return keras.Model({tensor.name: tensor for tensor in inputs}, score)
+
+
+def test_each_text_has_the_mask_of_its_name():
+    new = keras_cond.apply(towers(), tokens="sequence", after="query_embedding")
+    assert new.mask == "query_padding_mask"
+    ids = np.array([[3, 7, 9]])
+    document = {
+        "document_token_ids": ids,
+        "document_padding_mask": np.ones((1, 3), "int32"),
+    }
+
+    def score(length):
+        pad = ((0, 0), (0, length - 3))
+        return outputs(
+            new,
+            {
+                "query_token_ids": np.pad(ids, pad, constant_values=5),
+                "query_padding_mask": np.pad(np.ones((1, 3), "int32"), pad),
+                **document,
+            },
+        )
+
+    np.testing.assert_allclose(score(3), score(8), atol=1e-5)
+
+
+def test_a_mask_that_cannot_be_told_is_asked_for():
+    ids = keras.Input((6,), dtype="int32", name="words")
+    masks = [
+        keras.Input((6,), dtype="int32", name=f"{name}_padding_mask")
+        for name in ("left", "right")
+    ]
+    x = keras.layers.Embedding(20, D, name="embedding")(ids)
+    real = ops.expand_dims(ops.cast(masks[0] * masks[1], "bool"), 1)
+    layer = keras.layers.MultiHeadAttention(HEADS, WIDTH)
+    model = keras.Model([ids, *masks], layer(x, x, attention_mask=real))
+    with pytest.raises(ValueError, match="Pass `mask`"):
+        keras_cond.apply(model, tokens="sequence")
+    new = keras_cond.apply(model, tokens="sequence", mask="left_padding_mask")
+    assert new.mask == "left_padding_mask"
+    assert keras_cond.apply(model, tokens="sequence", mask=False).mask is None
+    with pytest.raises(ValueError, match="`mask` is the name of an input"):
+        keras_cond.apply(model, tokens="sequence", mask="middle")
+
+
 # -- refusals --------------------------------------------------------------------
 
 
@@ -346,7 +501,7 @@ def test_models_without_a_graph_are_refused():
     class Own(keras.Model):
         pass
 
-    with pytest.raises(ValueError, match="which has none"):
+    with pytest.raises(ValueError, match="not built, or has a `call` of its own"):
         keras_cond.apply(Own(), tokens="sequence")
 
 
@@ -356,6 +511,62 @@ def test_an_embedding_that_does_more_is_refused():
     model = keras.Model(ids, keras.layers.MultiHeadAttention(HEADS, WIDTH)(x, x))
     with pytest.raises(ValueError, match="more than look rows up"):
         keras_cond.apply(model, tokens="table")
+
+
+def test_the_words_are_found_beside_their_types():
+    ids, types = (keras.Input((5,), dtype="int32") for _ in range(2))
+    words = keras.layers.Embedding(20, D, name="word_embeddings")(ids)
+    kinds = keras.layers.Embedding(2, D, name="token_type_embeddings")(types)
+    x = words + kinds
+    model = keras.Model([ids, types], keras.layers.MultiHeadAttention(2, 4)(x, x))
+    new = keras_cond.apply(model, tokens="table")
+    assert new.lookup.embedding.name == "word_embeddings"
+    with pytest.raises(ValueError, match="a ConditionedLookup"):
+        keras_cond.apply(new, tokens="table")
+
+
+@keras.saving.register_keras_serializable()
+class Scaled(keras.Model):
+    """A Functional model with a `call` of its own."""
+
+    def __init__(self, **kwargs):
+        ids = keras.Input((5,), dtype="int32")
+        x = keras.layers.Embedding(20, D, name="tokens")(ids)
+        x = keras.layers.MultiHeadAttention(HEADS, WIDTH)(x, x)
+        super().__init__(inputs=ids, outputs=x, **kwargs)
+
+    def call(self, inputs, training=None, mask=None):
+        return 10.0 * super().call(inputs, training=training, mask=mask)
+
+
+def test_a_call_of_ones_own_is_refused():
+    with pytest.raises(ValueError, match="has a `call` of its own"):
+        keras_cond.apply(Scaled(), tokens="table")
+
+
+def test_a_layer_that_returns_several_tensors_is_refused():
+    inputs = keras.Input((5, D))
+    layer = keras.layers.MultiHeadAttention(HEADS, WIDTH, name="attention")
+    model = keras.Model(inputs, layer(inputs, inputs, return_attention_scores=True))
+    with pytest.raises(ValueError, match="which returns list"):
+        keras_cond.apply(model, tokens="sequence", after="attention")
+
+
+def test_optional_inputs_stay_optional():
+    ids = keras.Input((5,), dtype="int32", name="ids")
+    bias = keras.Input((D,), name="bias", optional=True)
+
+    class Shift(keras.layers.Layer):
+        def call(self, x, bias=None):
+            return x if bias is None else x + bias[:, None]
+
+        def compute_output_shape(self, shape, *others):
+            return shape
+
+    x = keras.layers.Embedding(20, D, name="tokens")(ids)
+    model = keras.Model({"ids": ids, "bias": bias}, Shift()(x, bias))
+    new = keras_cond.apply(model, tokens="table")
+    assert outputs(new, {"ids": IDS, "bias": None}).shape == (1, 5, D)
 
 
 def test_every_weight_has_a_path_of_its_own():

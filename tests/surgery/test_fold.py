@@ -157,6 +157,91 @@ def test_table_first_and_sequence_second():
     assert "ConditionedLookup" not in [type(x).__name__ for x in folded.layers]
 
 
+@keras.saving.register_keras_serializable()
+class TiedByItself(keras.Model):
+    """A model that uses the raw table of its conditioned embedding as well."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.embedding = keras_cond.ConditionedEmbedding(20, D, condition="table")
+
+    def call(self, ids):
+        return ops.matmul(self.embedding(ids), ops.transpose(self.embedding.embeddings))
+
+
+def test_a_table_that_a_model_of_ones_own_may_use_stays():
+    model = TiedByItself()
+    wanted = outputs(model, IDS)
+    with pytest.warns(UserWarning, match="ConditionedEmbedding"):
+        folded = keras_cond.fold(model)
+    np.testing.assert_allclose(outputs(folded, IDS), wanted, atol=1e-6)
+
+
+@keras.saving.register_keras_serializable()
+class Head(keras.layers.Layer):
+    """Multiplies by the table of an embedding that it holds."""
+
+    def __init__(self, embedding, **kwargs):
+        super().__init__(**kwargs)
+        self.embedding = embedding
+
+    def call(self, x):
+        return ops.matmul(x, ops.transpose(self.embedding.embeddings))
+
+    def get_config(self):
+        embedding = keras.saving.serialize_keras_object(self.embedding)
+        return {**super().get_config(), "embedding": embedding}
+
+    @classmethod
+    def from_config(cls, config):
+        embedding = keras.saving.deserialize_keras_object(config["embedding"])
+        return cls(**{**config, "embedding": embedding})
+
+
+def test_a_head_that_holds_the_embedding_keeps_the_raw_table():
+    ids = keras.Input((None,), dtype="int32")
+    embedding = keras.layers.Embedding(20, D, name="tokens")
+    x = embedding(ids)
+    x = keras.layers.MultiHeadAttention(HEADS, WIDTH)(x, x)
+    new = keras_cond.apply(keras.Model(ids, Head(embedding)(x)), tokens="table")
+    with pytest.warns(UserWarning, match="ConditionedLookup"):
+        folded = keras_cond.fold(new)
+    np.testing.assert_allclose(outputs(folded, IDS), outputs(new, IDS), atol=1e-6)
+
+
+@keras.saving.register_keras_serializable()
+class OwnAttention(keras_cond.SpectralAttention):
+    """A subclass, which may do anything."""
+
+
+def test_a_subclass_stays_whole(tmp_path):
+    inputs = keras.Input((6, D))
+    layer = OwnAttention(HEADS, WIDTH, correction_scale=0.5)
+    model = keras.Model(inputs, layer(inputs, inputs))
+    wanted = outputs(model, batch())
+    with pytest.warns(UserWarning, match="OwnAttention"):
+        folded = keras_cond.fold(model)
+    folded.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    for other in (folded, loaded):
+        np.testing.assert_allclose(outputs(other, batch()), wanted, atol=1e-5)
+
+
+def test_what_is_dropped_or_cannot_be_compiled_is_said():
+    inputs = keras.Input((6, D))
+    dense = keras.layers.Dense(
+        D, kernel_constraint=keras_cond.constraints.MaxConditionNumber(5.0)
+    )
+    model = keras.Model(inputs, dense(inputs))
+    model.compile("sgd", lambda y, p: ops.mean(ops.square(y - p)))
+    with pytest.warns(UserWarning) as caught:
+        folded = keras_cond.fold(model)
+    message = next(m for m in map(str, (w.message for w in caught)) if "dropped" in m)
+    assert "MaxConditionNumber of 'dense" in message and "was dropped" in message
+    assert "is not compiled" in message and not folded.compiled
+    assert not any("keras_cond" in name for name in classes(folded))
+
+
 def test_inside_another_model():
     inner = keras_cond.apply(text(), tokens="table")
     ids = keras.Input((None,), dtype="int32")

@@ -200,6 +200,29 @@ def test_a_function_of_ones_own():
     assert (kernels(model)[0]["key"] == 7).all()
 
 
+def test_one_bad_matrix_and_nothing_is_written():
+    model = plain(1)
+    before = kernels(model)[0]
+
+    def scheme(attention, index, rng):
+        return {"query": 0 * before["query"], "key": np.nan * before["key"]}
+
+    with pytest.raises(ValueError, match="nothing was written"):
+        keras_cond.initialize(model, scheme)
+    np.testing.assert_array_equal(kernels(model)[0]["query"], before["query"])
+
+
+def test_a_second_identity_is_refused():
+    model = plain(1)
+    keras_cond.initialize(model, "spectral")
+    with pytest.raises(ValueError, match="corrected before"):
+        keras_cond.initialize(model, "spectral")
+    with pytest.raises(ValueError, match="corrected before"):
+        keras_cond.apply(model, correction="polar")
+    keras_cond.initialize(model, "conditioned")
+    keras_cond.initialize(model, "spectral")
+
+
 # -- seeds -----------------------------------------------------------------------
 
 
@@ -327,6 +350,10 @@ def test_other_precisions(dtype):
         ({"seed": 1.5}, "`seed` must be"),
         ({"projections": ("queries",)}, "Expected some of"),
         ({"projections": ()}, "Expected some of"),
+        ({"projections": ("query", "output")}, "no values for all of these"),
+        ({"scheme": keras_cond.SemiOrthogonalQK()}, "as `kernel_initializer`"),
+        ({"scheme": lambda a, i, r: None}, "Expected keys among"),
+        ({"scheme": lambda a, i, r: {"keys": a.key.read()}}, "Expected keys among"),
         ({"per_head": "no"}, "per_head"),
         ({"correction_scale": float("nan")}, "correction_scale"),
         ({"scheme": lambda a, i, r: {"key": np.zeros(3)}}, "one matrix a head"),
