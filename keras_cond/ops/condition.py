@@ -7,6 +7,7 @@ from keras_cond.ops.validation import (
     check_floor,
     check_method,
     float_tensor,
+    is_empty,
     token_mask,
 )
 
@@ -54,7 +55,7 @@ def condition(x, mask=None, method="newton_schulz", floor=1e-3, stop_gradient=Fa
     check_floor(floor)
     x, dtype = float_tensor(x)
     real = token_mask(mask, x)
-    if 0 in x.shape:  # Backends refuse the maximum of nothing.
+    if is_empty(x):  # Backends refuse the maximum of nothing.
         return ops.cast(x, dtype)
     tokens = x if real is None else ops.where(real, x, ops.zeros_like(x))
     if stop_gradient:

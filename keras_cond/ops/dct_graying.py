@@ -8,6 +8,7 @@ from keras_cond.ops.validation import (
     check_epsilon,
     check_floor,
     float_tensor,
+    is_empty,
     token_mask,
 )
 
@@ -53,7 +54,7 @@ def dct_graying(x, epsilon, mask=None, rescale=False, floor=1e-3):
     check_floor(floor)
     x, dtype = float_tensor(x)
     real = token_mask(mask, x)
-    if 0 in x.shape:  # Backends refuse the maximum of nothing.
+    if is_empty(x):  # Backends refuse the maximum of nothing.
         return ops.cast(x, dtype)
     tokens = x if real is None else ops.where(real, x, ops.zeros_like(x))
     epsilon = ops.cast(epsilon, x.dtype)

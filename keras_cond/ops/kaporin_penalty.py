@@ -4,7 +4,11 @@ from keras import ops
 
 from keras_cond.ops.scale import gram, norm_and_bound, unit_peak
 from keras_cond.ops.spectrum import finite_or_zero
-from keras_cond.ops.validation import float_tensor, penalty_floor
+from keras_cond.ops.validation import (
+    float_tensor,
+    is_empty,
+    penalty_floor,
+)
 
 
 def kaporin_penalty(x, floor=1e-2):
@@ -48,7 +52,7 @@ def kaporin_penalty(x, floor=1e-2):
     """
     floor = penalty_floor(floor)
     x, _ = float_tensor(x)
-    if 0 in x.shape:  # Backends refuse the maximum of nothing.
+    if is_empty(x):  # Backends refuse the maximum of nothing.
         return ops.zeros(x.shape[:-2], dtype=x.dtype)
     x, finite = finite_or_zero(x)
     if x.shape[-2] > x.shape[-1]:

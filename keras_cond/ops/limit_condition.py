@@ -13,7 +13,11 @@ from keras_cond.ops.scale import (
     safe,
     unit_peak,
 )
-from keras_cond.ops.validation import check_limit, float_tensor
+from keras_cond.ops.validation import (
+    check_limit,
+    float_tensor,
+    is_empty,
+)
 
 # Floors of the polar factors, as a fraction of the singular value aimed at. Directions
 # below the floor may be paired wrongly, which shifts their value by twice their size.
@@ -73,7 +77,7 @@ def limit_condition(x, limit):
             f"shape={tuple(x.shape)}. Expected (..., N, D) with integers N and D, such "
             "as those of a built kernel."
         )
-    if 0 in x.shape:  # Backends refuse the maximum of nothing.
+    if is_empty(x):  # Backends refuse the maximum of nothing.
         return ops.cast(x, dtype)
     fixed = ops.stop_gradient(x)
     lift, _ = on_smaller_side(fixed, lambda w: (_lift(w, limit), None))

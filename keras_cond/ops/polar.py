@@ -4,7 +4,12 @@ from keras import ops
 
 from keras_cond.ops import scale, singular_map
 from keras_cond.ops.quintics import quintic_chain
-from keras_cond.ops.validation import check_floor, check_method, float_tensor
+from keras_cond.ops.validation import (
+    check_floor,
+    check_method,
+    float_tensor,
+    is_empty,
+)
 
 # The quintics are chosen for intervals no wider than 1 : 50. For the default floor this
 # costs no further step; no singular value falls below a tenth on the way, and the
@@ -49,7 +54,7 @@ def polar(x, method="newton_schulz", floor=1e-3):
     check_method(method)
     check_floor(floor)
     x, dtype = float_tensor(x)
-    if 0 in x.shape:  # Backends refuse the maximum of nothing.
+    if is_empty(x):  # Backends refuse the maximum of nothing.
         return ops.cast(x, dtype)
     factor, _ = polar_and_norm(x, method, floor)
     return ops.cast(factor, dtype)

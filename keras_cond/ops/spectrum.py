@@ -4,7 +4,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_cond.ops.validation import finite_number, float_tensor
+from keras_cond.ops.validation import (
+    finite_number,
+    float_tensor,
+    is_empty,
+)
 
 
 def finite_or_zero(x):
@@ -133,7 +137,7 @@ def extremes_ratio(values, fraction, leave_out):
     Returns:
         Tensor of shape (...); inf where all values are zero, NaN where one is NaN.
     """
-    if 0 in values.shape:  # Backends refuse the maximum of nothing.
+    if is_empty(values):  # Backends refuse the maximum of nothing.
         return ops.zeros(values.shape[:-1], dtype=values.dtype)
     largest = ops.max(values, axis=-1, keepdims=True)
     counts = values > fraction * largest

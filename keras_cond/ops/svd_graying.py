@@ -15,6 +15,7 @@ from keras_cond.ops.validation import (
     check_floor,
     check_method,
     float_tensor,
+    is_empty,
     token_mask,
 )
 
@@ -68,7 +69,7 @@ def svd_graying(
     check_floor(floor)
     x, dtype = float_tensor(x)
     real = token_mask(mask, x)
-    if 0 in x.shape:  # Backends refuse the maximum of nothing.
+    if is_empty(x):  # Backends refuse the maximum of nothing.
         return ops.cast(x, dtype)
     tokens = x if real is None else ops.where(real, x, ops.zeros_like(x))
     epsilon = ops.cast(epsilon, x.dtype)

@@ -159,3 +159,12 @@ def token_mask(mask, x):
             f"{expected}."
         )
     return ops.expand_dims(ops.cast(mask, "bool"), -1)
+
+
+def is_empty(x):
+    """Returns whether a tensor is known to have no entries.
+
+    A size may be a tensor while PyTorch traces a call; asking for its value then would
+    make it a constant of what is exported.
+    """
+    return any(isinstance(size, int) and size == 0 for size in x.shape)

@@ -11,6 +11,7 @@ import json
 import subprocess
 import sys
 import textwrap
+import warnings
 
 import keras
 import numpy as np
@@ -71,7 +72,10 @@ def found(tmp_path_factory):
         y = to_numpy(model(x))
         for form in FORMATS:
             path = str(folder / f"{name}.{form.removeprefix('tf_')}")
-            model.export(path, format=form, verbose=False)
+            with warnings.catch_warnings():
+                # What is traced: sizes that are known, which PyTorch points out.
+                warnings.filterwarnings("ignore", "Converting a tensor to a Python")
+                model.export(path, format=form, verbose=False)
             np.savez(path + ".npz", x=x, y=y)
             paths.append(path)
     result = subprocess.run(
