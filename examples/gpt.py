@@ -15,8 +15,12 @@ tensorflow-datasets:
         --validation-text TinyStoriesV2-GPT4-valid.txt --preset gpt2
     python examples/gpt.py --dataset tiny_shakespeare --data-dir DIR
 
-An epoch of the mini preset is 8,000 windows of 64 tokens, drawn from all of them;
+An epoch of the mini preset is 6,000 windows of 64 tokens, drawn from all of them;
 --train-size takes the first ones, and each epoch reads them all.
+
+What to expect of the first command, with one torch thread on two CPU cores (one seed):
+445 s, of which 430 s train; unigram entropy 6.36 nats per token; validation loss of the
+baseline 4.61, of conditioned_embedding 4.22, of conditioned_init 4.96.
 """
 
 import keras
@@ -51,7 +55,7 @@ CONTEXTS = {"smoke": 32, "mini": 64, "gpt2": 1024}
 VOCABULARY_SIZES = {"smoke": 300, "mini": 2048, "gpt2": 50257}
 # What keeps a run of the mini preset to minutes: windows of an epoch, drawn from all
 # unless --train-size says from how many, and windows to validate on.
-EPOCH_SIZES = {"mini": 8000}
+EPOCH_SIZES = {"mini": 6000}
 VALIDATION_SIZES = {"smoke": 32, "mini": 2000}
 # What --smoke replaces: one epoch of four batches through the smallest model.
 SMOKE = {"preset": "smoke", "epochs": 1, "train_size": 64, "batch_size": 16}
