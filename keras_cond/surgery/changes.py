@@ -52,6 +52,12 @@ def change_projections(model, matrices, include_frozen, caller):
         wanted = [
             (getattr(attention, role), new[role]) for role in ROLES if role in new
         ]
+        if any(projection is None for projection, _ in wanted):
+            reason = "its output projection is not one matrix a head"
+            left.append(
+                f"{attention.path!r} ({type(attention.layer).__name__}: {reason})"
+            )
+            continue
         if any(id(projection.variable) in frozen for projection, _ in wanted):
             left.append(f"{attention.path!r} (frozen: pass `include_frozen=True`)")
             continue

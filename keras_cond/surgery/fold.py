@@ -22,9 +22,9 @@ def fold(model):
       into the kernels, W ← W + C, and the layers become Keras' own.
     - `ConditionedEmbedding(condition="table")` becomes an `Embedding` with the
       conditioned table, and a model made by `apply(..., tokens="table")` becomes one of
-      the class it was made from.
-      With a tied output projection it becomes a plain model whose embedding is not
-      tied: the conditioned table for the tokens, the raw one for the output.
+      the class it was made from. With a tied output projection it becomes a plain model
+      whose embedding is not tied: the conditioned table for the tokens, the raw one for
+      the output.
     - LoRA updates are merged into their kernels, as by saving.
     - Initializers of this package, which have done their work, become Keras' default.
 
@@ -42,11 +42,12 @@ def fold(model):
 
     Warns:
         UserWarning: Once, naming what is left of this package: what depends on the
-            sequence (`TokenConditioning`, per-sequence embeddings, grayings) cannot be
-            folded; nor can a tied table in a model whose layers do not load one by one,
-            or a `ConditionedEmbedding` that a layer or model of your own holds, which
-            may use its raw table as well;
-            constraints and regularizers of this package are dropped.
+            sequence (`TokenConditioning`, per-sequence embeddings, grayings);
+            subclasses of its layers; a tied table in a model whose layers do not load
+            one by one; a `ConditionedEmbedding` that a layer or model of your own
+            holds, which may use the raw table as well. It also names constraints and
+            regularizers of this package, which are dropped, and says if the result is
+            not compiled.
 
     Example:
 

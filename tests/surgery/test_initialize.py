@@ -8,6 +8,7 @@ import pytest
 import scipy.fft
 from hypothesis import given
 from hypothesis import strategies as st
+from keras import ops
 
 import keras_cond
 from keras_cond.projections import find_attention
@@ -221,6 +222,35 @@ def test_a_second_identity_is_refused():
         keras_cond.apply(model, correction="polar")
     keras_cond.initialize(model, "conditioned")
     keras_cond.initialize(model, "spectral")
+
+
+class NoOutput(keras.layers.Layer):
+    """Attention without an output projection."""
+
+    num_heads = 2
+
+    def __init__(self):
+        super().__init__(name="bare")
+        self.q_proj, self.k_proj, self.v_proj = (keras.layers.Dense(D) for _ in "qkv")
+
+    def build(self, shape):
+        for dense in (self.q_proj, self.k_proj, self.v_proj):
+            dense.build(shape)
+
+    def call(self, x):
+        weights = ops.softmax(self.q_proj(x) @ ops.swapaxes(self.k_proj(x), -1, -2))
+        return weights @ self.v_proj(x)
+
+
+@pytest.mark.parametrize(
+    "scheme", ["mimetic", lambda a, i, r: {"output": np.zeros((2, WIDTH, D))}]
+)
+def test_a_layer_without_an_output_projection_is_named(scheme):
+    inputs = keras.Input((6, D))
+    model = keras.Model(inputs, NoOutput()(inputs))
+    with pytest.raises(ValueError, match=r"'bare' \(NoOutput: its output projection"):
+        keras_cond.initialize(model, scheme)
+    keras_cond.initialize(model)
 
 
 # -- seeds -----------------------------------------------------------------------
