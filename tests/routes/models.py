@@ -46,6 +46,16 @@ def vision(length=None, correction_scale=0.5):
     return keras.Model(inputs, keras.layers.Dense(2, name="readout")(x))
 
 
+def applied():
+    """A stock model whose table, then whose tokens `apply` conditioned."""
+    ids = keras.Input((None,), dtype="int32")
+    x = keras.layers.Embedding(VOCABULARY, WIDTH, mask_zero=True, name="tokens")(ids)
+    x = keras.layers.MultiHeadAttention(2, 4)(x, x)
+    model = keras.Model(ids, keras.layers.Dense(2, name="readout")(x))
+    model = keras_cond.apply(model, tokens="table")
+    return keras_cond.apply(model, tokens="sequence", after="tokens", causal=False)
+
+
 MODELS = {"encoder": encoder, "decoder": decoder, "vision": vision}
 
 

@@ -19,7 +19,7 @@ import pytest
 
 import keras_cond
 from tests.autodiff import BACKEND, to_numpy
-from tests.routes.models import MODELS, SVD_LAYERS, WIDTH, example, svd_layer
+from tests.routes.models import MODELS, SVD_LAYERS, WIDTH, applied, example, svd_layer
 
 # JAX needs `jax2onnx` for ONNX, and its twenty packages; PyTorch needs `torch_xla` for
 # a SavedModel.
@@ -28,6 +28,8 @@ FORMATS = {
     "jax": ["tf_saved_model"],
     "torch": ["onnx"],
 }[BACKEND]
+
+EXPORTED = {**MODELS, "applied": applied}
 
 PROGRAM = """
     import json, sys, traceback
@@ -64,7 +66,7 @@ def found(tmp_path_factory):
     """What the fresh process found: a difference, or a traceback, by path."""
     folder = tmp_path_factory.mktemp("exported")
     paths = []
-    for name, build in MODELS.items():
+    for name, build in EXPORTED.items():
         keras.utils.set_random_seed(1)
         model = build()
         model(example(model))  # Keras exports what has been called.
@@ -92,7 +94,7 @@ def found(tmp_path_factory):
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", EXPORTED)
 def test_it_serves_another_batch_and_length_in_a_fresh_process(found, name, form):
     difference = found[f"{name}.{form.removeprefix('tf_')}"]
     assert not isinstance(difference, str), difference
