@@ -3,8 +3,7 @@
 import numpy as np
 
 from keras_cond.projections import find_attention
-
-ROLES = ("query", "key", "value", "output")
+from keras_cond.surgery.changes import ROLES
 
 
 def weights_from(larger_model):

