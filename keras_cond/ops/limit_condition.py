@@ -89,7 +89,7 @@ def _lift(w, limit):
     least = 1 / limit
     floor = max(FLOOR * least, LEAST_FLOOR)
     w, peak = unit_peak(w)
-    norm, bound = norm_and_bound(w)
+    norm, bound = norm_and_bound(w, gram(w))
     factor = _completed(_unit_values(w / bound, floor / LOOSENESS))
     symmetric = (w / safe(norm)) @ ops.swapaxes(factor, -1, -2)
     symmetric = (symmetric + ops.swapaxes(symmetric, -1, -2)) / 2

@@ -3,7 +3,7 @@
 from keras import ops
 
 from keras_cond.ops import scale, singular_map
-from keras_cond.ops.quintics import quintic_chain
+from keras_cond.ops.quintics import quintic_chain, stages
 from keras_cond.ops.validation import (
     check_floor,
     check_method,
@@ -15,6 +15,8 @@ from keras_cond.ops.validation import (
 # costs no further step; no singular value falls below a tenth on the way, and the
 # derivative of the chain at the largest one, which should be 0, is below 1e-4.
 WIDEST = 0.02
+# A matrix so many times as long as wide is worked on through its Gram matrix.
+LONG = 4
 
 
 def polar(x, method="newton_schulz", floor=1e-3):
@@ -102,13 +104,51 @@ def on_smaller_side(x, function):
 
 def _newton_schulz(a, chain):
     """Polar factor and σ_max of `a`, of shape (..., r, c), by a chain of quintics."""
-    norm, bound = scale.norm_and_bound(a)
-    a = a / bound
-    for first, third, fifth in chain:
-        square = scale.gram(a)
+    square = scale.gram(a)
+    norm, bound = scale.norm_and_bound(a, square)
+    a, square = a / bound, square / bound**2
+    rows, columns = a.shape[-2:]
+    if isinstance(columns, int) and columns >= LONG * rows:
+        return _in_stages(a, square, stages(chain)), norm
+    for index, (first, third, fifth) in enumerate(chain):
+        square = scale.gram(a) if index else square
         step = third * square + fifth * (square @ square)
         a = first * a + (step @ a)
     return a, norm
+
+
+def _in_stages(a, square, stages):
+    """Polar factor of `a`, of shape (..., r, c), by products mostly of (r, r) matrices.
+
+    Within a stage the quintics act on the Gram matrix alone. It is taken anew at the
+    next one, because what rounding did to it has grown by then. The derivative is that
+    of M a, where M is the product of all stages and follows from the first Gram matrix.
+
+    Args:
+        a: Tensor of shape (..., r, c).
+        square: Its Gram matrix a aᵀ.
+        stages: The chain, from `quintics.stages`.
+    """
+    eye = ops.eye(a.shape[-2], dtype=a.dtype)
+    lifted, gain, start = ops.stop_gradient(a), None, square
+    for quintics in stages:
+        if gain is not None:
+            square = gain @ start @ ops.swapaxes(gain, -1, -2)
+            square = _with_value(square, scale.gram(lifted))
+        factor = None
+        for first, third, fifth in quintics:
+            if factor is not None:
+                square = step @ square @ step
+            step = first * eye + third * square + fifth * (square @ square)
+            factor = step if factor is None else step @ factor
+        lifted = ops.stop_gradient(factor) @ lifted
+        gain = factor if gain is None else factor @ gain
+    return _with_value(gain @ a, lifted)
+
+
+def _with_value(x, value):
+    """Returns `value` with the derivative of `x`."""
+    return x + ops.stop_gradient(value - x)
 
 
 def scalar_functions(chain):

@@ -75,7 +75,7 @@ def gram(a):
     return a @ ops.swapaxes(a, -1, -2)
 
 
-def norm_and_bound(a):
+def norm_and_bound(a, square):
     """Estimates σ_max from below and bounds it from above, by matrix products.
 
     The Gram matrix is squared six times. The Frobenius norm of the result bounds
@@ -87,13 +87,14 @@ def norm_and_bound(a):
 
     Args:
         a: Float tensor of shape (..., r, c), r <= c for least work, with max|a| = 1.
+        square: `gram(a)`.
 
     Returns:
         Tuple `(norm, bound)` of tensors of shape (..., 1, 1).
     """
     constant = ops.stop_gradient(a)
     trace = ops.sum(ops.square(constant), axis=(-2, -1), keepdims=True)
-    power = gram(constant) / safe(trace)
+    power = ops.stop_gradient(square) / safe(trace)
     log_norm = 0.0
     for _ in range(SQUARINGS):
         power = power @ power

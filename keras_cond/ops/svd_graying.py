@@ -107,7 +107,7 @@ def _by_products(a, epsilon, floor):
     1/s. Their logarithms, each a polynomial of the Gram matrix, add up to −log s, and
     (1 − ε) times that, in a matrix exponential, is the factor s^(ε−1) that is wanted.
     """
-    norm, bound = scale.norm_and_bound(a)
+    norm, bound = scale.norm_and_bound(a, scale.gram(a))
     chain, logarithms, largest = _logarithm_chain(floor / scale.LOOSENESS)
     eye = ops.eye(a.shape[-2], dtype=a.dtype)
     total = -ops.log(bound / scale.safe(norm)) * eye
