@@ -45,9 +45,8 @@ from common.spectra import token_condition_number
 from common.text import prepare_text
 from common.tokenization import NUM_BYTE_TOKENS, TOKENIZERS
 from common.training import adamw
-from models.conditioned_tied_embedding import HEAD_TABLES, token_tables
-from models.generation import generate
-from models.gpt import CONDITIONINGS, PRESETS, build_gpt
+from models.generation import generate, token_tables
+from models.gpt import CONDITIONINGS, HEAD_TABLES, PRESETS, build_gpt
 
 import keras_cond
 

@@ -16,6 +16,7 @@ from keras_cond.constraints import MaxConditionNumber
 from keras_cond.initializers import DCTBasis, RectangularIdentity, SemiOrthogonalQK
 from keras_cond.layers import (
     ConditionedEmbedding,
+    ConditionedReversibleEmbedding,
     DCTTokenGraying,
     SpectralAttention,
     SpectralGroupedQueryAttention,
@@ -31,6 +32,7 @@ __all__ = [
     "ConditionMonitor",
     "ConditionNumber",
     "ConditionedEmbedding",
+    "ConditionedReversibleEmbedding",
     "ConditioningSchedule",
     "DCTBasis",
     "DCTTokenGraying",

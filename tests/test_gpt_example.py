@@ -18,7 +18,6 @@ from common.windows import EvaluationWindows, TrainingWindows, encode
 from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
-from models.conditioned_tied_embedding import ConditionedTiedEmbedding
 from models.generation import CachedReader, choose, generate, generate_ids
 from models.gpt import CONDITIONINGS, SEQUENCE_CONDITIONINGS, build_gpt
 
@@ -124,10 +123,6 @@ def test_conditioning_of_a_sequence_is_refused(conditioning):
 
 
 def test_a_causal_model_takes_no_layer_that_conditions_a_sequence():
-    with pytest.raises(
-        ValueError, match=r"condition: got 'sequence', expected 'table'"
-    ):
-        ConditionedTiedEmbedding(8, 4, condition="sequence")
     model = lively_gpt()
     for tokens in (
         "sequence",

@@ -35,6 +35,7 @@ CONSTRAINTS = ("MaxConditionNumber",)
 REGULARIZERS = ("ConditionNumber",)
 LAYERS = (
     "ConditionedEmbedding",
+    "ConditionedReversibleEmbedding",
     "DCTTokenGraying",
     "SVDTokenGraying",
     "SpectralAttention",

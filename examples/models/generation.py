@@ -3,7 +3,8 @@
 import numpy as np
 from keras import ops
 
-from .conditioned_tied_embedding import token_tables
+import keras_cond
+
 from .rotary_attention import RotaryAttention, rotate
 
 
@@ -82,6 +83,20 @@ def choose(logits, temperature, rng):
         return int(logits.argmax())
     # The largest of logits with Gumbel noise is a draw from their softmax.
     return int((logits / temperature + rng.gumbel(size=len(logits))).argmax())
+
+
+def token_tables(embedding):
+    """Tables of the lookup and of the head, both `(V, D)` and without gradient.
+
+    Args:
+        embedding: `keras_cond.ConditionedReversibleEmbedding`, which computes its table
+            once until the weight changes, or `keras.layers.ReversibleEmbedding`.
+    """
+    raw = ops.stop_gradient(ops.convert_to_tensor(embedding.embeddings))
+    if not isinstance(embedding, keras_cond.ConditionedReversibleEmbedding):
+        return raw, raw
+    conditioned = embedding.conditioned_table()
+    return conditioned, raw if embedding.head_table == "raw" else conditioned
 
 
 class CachedReader:

@@ -13,6 +13,8 @@ import random
 import keras
 from keras import ops
 
+import keras_cond
+
 from .blocks import (
     Size,
     add_block,
@@ -21,7 +23,6 @@ from .blocks import (
     norm,
     truncated_normal,
 )
-from .conditioned_tied_embedding import HEAD_TABLES, ConditionedTiedEmbedding
 from .rotary_attention import RotaryAttention
 
 CONDITIONINGS = (
@@ -30,6 +31,8 @@ CONDITIONINGS = (
     "spectral_attention",
     "conditioned_init",
 )
+# What the head of "conditioned_embedding" may multiply by.
+HEAD_TABLES = ("raw", "conditioned")
 # What the other models offer and a causal one must not: it would read later tokens.
 SEQUENCE_CONDITIONINGS = ("conditioned_tokens", "dct_graying", "svd_graying")
 
@@ -68,8 +71,8 @@ def build_gpt(
             `"conditioned_init"` starts query and key from semi-orthogonal and
             value from identity matrices (ICLR 2026, Algorithm 1).
         head_table: With `"conditioned_embedding"`, the table that the head multiplies
-            by: `"raw"` (default) or `"conditioned"`; see `ConditionedTiedEmbedding` for
-            the reason.
+            by: `"raw"` (default) or `"conditioned"`; see
+            `keras_cond.ConditionedReversibleEmbedding` for the reason.
         rotary: Whether queries and keys are rotated by their positions
             (https://arxiv.org/abs/2104.09864) in place of learned positions.
         dropout: Rate of dropout, in [0, 1): of tokens, attention weights and branches.
@@ -93,9 +96,8 @@ def build_gpt(
     seeds = random.Random(random.getrandbits(32))
 
     ids = keras.Input((None,), dtype="int32", name="ids")
-    x, to_logits = _embed(
-        ids, vocabulary_size, size.width, conditioning, head_table, seeds
-    )
+    embedding = _embedding(vocabulary_size, size.width, conditioning, head_table, seeds)
+    x = embedding(ids)
     if not rotary:
         x = add_positions(x, context)
     x = drop(x, dropout, "embedding_dropout")
@@ -110,7 +112,8 @@ def build_gpt(
             causal=True,
             dropout=dropout,
         )
-    logits = to_logits(norm("head_norm")(x))
+    logits = embedding(norm("head_norm")(x), reverse=True)
+    logits = ops.cast(logits, "float32")  # They are; a symbolic tensor does not say so.
     model = keras.Model(ids, logits, name=f"gpt_{preset}_{conditioning}")
     _shrink_kernels_into_the_stream(model, size.num_layers)
     return model
@@ -140,26 +143,18 @@ def _check(vocabulary_size, context, preset, conditioning, head_table, dropout):
         raise ValueError(f"dropout: got {dropout}, expected a rate in [0, 1).")
 
 
-def _embed(ids, vocabulary_size, width, conditioning, head_table, seeds):
-    """Tokens of ids, and the function from tokens to logits by the same weights."""
+def _embedding(vocabulary_size, width, conditioning, head_table, seeds):
+    """The layer that maps ids to tokens and, in reverse, tokens to logits."""
     arguments = {
         "embeddings_initializer": truncated_normal(seeds.getrandbits(31)),
+        "reverse_dtype": "float32",
         "name": "token_embedding",
     }
     if conditioning != "conditioned_embedding":
-        embedding = keras.layers.ReversibleEmbedding(
-            vocabulary_size, width, reverse_dtype="float32", **arguments
-        )
-        return embedding(ids), lambda x: ops.cast(embedding(x, reverse=True), "float32")
-    tokens, table = ConditionedTiedEmbedding(
+        return keras.layers.ReversibleEmbedding(vocabulary_size, width, **arguments)
+    return keras_cond.ConditionedReversibleEmbedding(
         vocabulary_size, width, head_table, **arguments
-    )(ids)
-
-    def to_logits(x):
-        table_in_full = ops.transpose(ops.cast(table, "float32"))
-        return ops.matmul(ops.cast(x, "float32"), table_in_full)
-
-    return tokens, to_logits
+    )
 
 
 def _shrink_kernels_into_the_stream(model, num_layers):

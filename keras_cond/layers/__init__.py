@@ -1,6 +1,9 @@
 """Layers that condition tokens or projections."""
 
 from keras_cond.layers.conditioned_embedding import ConditionedEmbedding
+from keras_cond.layers.conditioned_reversible_embedding import (
+    ConditionedReversibleEmbedding,
+)
 from keras_cond.layers.dct_token_graying import DCTTokenGraying
 from keras_cond.layers.spectral_attention import SpectralAttention
 from keras_cond.layers.spectral_grouped_query_attention import (
@@ -11,6 +14,7 @@ from keras_cond.layers.token_conditioning import TokenConditioning
 
 __all__ = [
     "ConditionedEmbedding",
+    "ConditionedReversibleEmbedding",
     "DCTTokenGraying",
     "SVDTokenGraying",
     "SpectralAttention",

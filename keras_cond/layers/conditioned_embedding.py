@@ -1,6 +1,7 @@
 """Embedding that returns conditioned tokens."""
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_cond.layers.eager import exportable, known_values
@@ -20,7 +21,9 @@ class ConditionedEmbedding(keras.layers.Embedding):
     - `condition="table"`: X is the table, V × D, and its rows are looked up. A token
       depends on its own id alone, so nothing leaks from the future: for causal models.
 
-    The weight is the raw table in either case.
+    The weight is the raw table in either case. Conditioning a table costs some ten
+    products of D × D by D × V a training step, whatever the batch and the length of its
+    sequences, and nothing after `keras_cond.fold`.
 
     Args:
         input_dim: int, size V of the vocabulary.
@@ -83,6 +86,7 @@ class ConditionedEmbedding(keras.layers.Embedding):
         self.method = method
         self.floor = float(floor)
         self.stop_gradient = boolean(stop_gradient, "stop_gradient")
+        self._last_tables = None, None  # Raw and conditioned.
         self._check_float_table()
 
     def call(self, inputs, mask=None):
@@ -114,6 +118,24 @@ class ConditionedEmbedding(keras.layers.Embedding):
     def compute_output_spec(self, inputs, mask=None):
         self._check_rank(inputs)
         return super().compute_output_spec(inputs)
+
+    def conditioned_table(self):
+        """Returns the table that `condition="table"` looks tokens up in.
+
+        For what reads a finished table, as generation does token by token: it is
+        computed once and kept until the weight changes, outside compiled code. It
+        carries no gradient.
+
+        Returns:
+            Tensor (V, D), in the precision of the table, float32 or wider.
+        """
+        raw, conditioned = self._last_tables
+        # A copy: the array may share its memory with the weight.
+        current = np.array(ops.convert_to_numpy(self.embeddings))
+        if raw is None or not np.array_equal(raw, current):
+            conditioned = ops.stop_gradient(self._conditioned(self.embeddings))
+            self._last_tables = current, conditioned
+        return conditioned
 
     def _conditioned(self, x, mask=None):
         return condition_tokens(

@@ -129,21 +129,30 @@ def _in_stages(a, square, stages):
         square: Its Gram matrix a aᵀ.
         stages: The chain, from `quintics.stages`.
     """
-    eye = ops.eye(a.shape[-2], dtype=a.dtype)
     lifted, gain, start = ops.stop_gradient(a), None, square
     for quintics in stages:
         if gain is not None:
             square = gain @ start @ ops.swapaxes(gain, -1, -2)
             square = _with_value(square, scale.gram(lifted))
-        factor = None
-        for first, third, fifth in quintics:
-            if factor is not None:
-                square = step @ square @ step
-            step = first * eye + third * square + fifth * (square @ square)
-            factor = step if factor is None else step @ factor
+        factor = _gain(square, quintics)
         lifted = ops.stop_gradient(factor) @ lifted
         gain = factor if gain is None else factor @ gain
     return _with_value(gain @ a, lifted)
+
+
+def _gain(square, quintics):
+    """The factor g(S) of quintics with p(S) = S g(S), of the Gram matrix S² alone."""
+    eye = ops.eye(square.shape[-1], dtype=square.dtype)
+
+    def factor(square, first, third, fifth):
+        return first * eye + third * square + fifth * (square @ square)
+
+    gain = step = factor(square, *quintics[0])
+    for coefficients in quintics[1:]:
+        square = step @ square @ step
+        step = factor(square, *coefficients)
+        gain = step @ gain
+    return gain
 
 
 def _with_value(x, value):

@@ -12,7 +12,13 @@ from keras_cond.surgery.conditioned_lookup import ConditionedLookup
 from keras_cond.surgery.conditioned_model import ConditionedModel, layer_at
 from keras_cond.surgery.graph import is_graph, layers_of, rebuild
 from keras_cond.surgery.reloading import reloaded, reloads
-from keras_cond.surgery.stock import PACKAGE, fold_layer, is_held, weight_of
+from keras_cond.surgery.stock import (
+    PACKAGE,
+    fold_layer,
+    has_raw_head,
+    is_held,
+    weight_of,
+)
 
 
 def fold(model):
@@ -24,7 +30,8 @@ def fold(model):
       conditioned table, and a model made by `apply(..., tokens="table")` becomes one of
       the class it was made from. With a tied output projection it becomes a plain model
       whose embedding is not tied: the conditioned table for the tokens, the raw one for
-      the output.
+      the output. So does one with a `ConditionedReversibleEmbedding`, which stays tied
+      where its head multiplies by the conditioned table too.
     - LoRA updates are merged into their kernels, as by saving.
     - Initializers of this package, which have done their work, become Keras' default.
 
@@ -116,7 +123,7 @@ def _stock(model, notes):
     if isinstance(model, ConditionedModel):
         model = _unwrapped(model, notes)
     elif is_graph(model) and any(
-        isinstance(layer, (ConditionedModel, ConditionedLookup))
+        isinstance(layer, (ConditionedModel, ConditionedLookup)) or has_raw_head(layer)
         for _, layer, _ in layers_of(model)
     ):
         model = _regrown(model, notes)
@@ -138,20 +145,23 @@ def _unwrapped(model, notes):
         weight_of(layer_at(base, model.after), "embeddings").assign(lookup.table())
         return base
     if isinstance(lookup.embedding, keras.layers.ReversibleEmbedding):
-        untied = _exchanged(model, {id(lookup): _untied(lookup)})
+        untied = _exchanged(
+            model, {id(lookup): _untied(lookup.embedding, lookup.table())}
+        )
         if reloads(untied):
             return untied
     return ConditionedModel(base, None, model.after, name=model.name)
 
 
-def _untied(lookup):
-    """An embedding with the conditioned table, and the raw one for its reverse."""
-    embedding = lookup.embedding
-    stock = type(embedding).from_config(
-        {**embedding.get_config(), "tie_weights": False}
-    )
+def _untied(embedding, table):
+    """An embedding with another table than the raw one, which its reverse keeps."""
+    kind, config = type(embedding), embedding.get_config()
+    if has_raw_head(embedding):
+        kind = keras.layers.ReversibleEmbedding
+        config = kind.get_config(embedding)
+    stock = kind.from_config({**config, "tie_weights": False})
     stock.build()
-    stock.embeddings.assign(lookup.table())
+    stock.embeddings.assign(table)
     stock.reverse_embeddings.assign(ops.transpose(embedding.embeddings))
     return stock
 
@@ -162,6 +172,8 @@ def _regrown(model, notes):
     for _, layer, _ in layers_of(model):
         if isinstance(layer, ConditionedModel):
             others[id(layer)] = _stock(layer, notes)
+        elif has_raw_head(layer) and not is_held(layer, model):
+            others[id(layer)] = _untied(layer, layer.conditioned_table())
         elif isinstance(layer, ConditionedLookup) and not (
             layer.tied or is_held(layer.embedding, model)
         ):

@@ -4,6 +4,7 @@ import keras
 
 from keras_cond.layers import (
     ConditionedEmbedding,
+    ConditionedReversibleEmbedding,
     SpectralAttention,
     SpectralGroupedQueryAttention,
 )
@@ -18,6 +19,7 @@ STOCK = {
     SpectralAttention: keras.layers.MultiHeadAttention,
     SpectralGroupedQueryAttention: keras.layers.GroupQueryAttention,
     ConditionedEmbedding: keras.layers.Embedding,
+    ConditionedReversibleEmbedding: keras.layers.ReversibleEmbedding,
 }
 
 
@@ -33,7 +35,7 @@ def fold_layer(layer, model, notes):
     if type(layer) not in STOCK:  # A subclass may correct in ways of its own.
         return
     if isinstance(layer, ConditionedEmbedding):
-        if layer.condition != "table" or is_held(layer, model):
+        if layer.condition != "table" or has_raw_head(layer) or is_held(layer, model):
             return
         weight_of(layer, "embeddings").assign(
             condition(layer.embeddings, method=layer.method, floor=layer.floor)
@@ -46,6 +48,11 @@ def fold_layer(layer, model, notes):
             weight_of(part, "kernel").assign(part.corrected_kernel())
             part.uncorrect()
     _become(layer, STOCK[type(layer)])
+
+
+def has_raw_head(layer):
+    """Whether a layer is our own embedding whose reverse takes the raw table."""
+    return type(layer) is ConditionedReversibleEmbedding and layer.head_table == "raw"
 
 
 def is_held(layer, model):

@@ -15,6 +15,7 @@ import pytest
 
 from tests.layers import (
     test_conditioned_embedding,
+    test_conditioned_reversible_embedding,
     test_dct_token_graying,
     test_spectral_attention,
     test_spectral_grouped_query_attention,
@@ -25,6 +26,9 @@ from tests.layers import (
 CONTRACTS = {
     "ConditionedEmbedding-sequence": test_conditioned_embedding.TestContractOfSequences,
     "ConditionedEmbedding-table": test_conditioned_embedding.TestContractOfTheTable,
+    "ConditionedReversibleEmbedding": (
+        test_conditioned_reversible_embedding.TestContract
+    ),
     "DCTTokenGraying": test_dct_token_graying.TestContract,
     "SVDTokenGraying": test_svd_token_graying.TestContract,
     "SpectralAttention-identity": test_spectral_attention.TestContractWithIdentity,

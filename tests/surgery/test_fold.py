@@ -123,6 +123,22 @@ def test_a_tied_table_becomes_two(mask_zero):
     assert not embedding.tie_weights
 
 
+@pytest.mark.parametrize("head_table", ["raw", "conditioned"])
+def test_an_embedding_with_a_tied_head_becomes_stock(head_table):
+    ids = keras.Input((None,), dtype="int32")
+    embedding = keras_cond.ConditionedReversibleEmbedding(
+        20, D, head_table, mask_zero=True, logit_soft_cap=9.0
+    )
+    x = embedding(ids)
+    x = keras.layers.MultiHeadAttention(HEADS, WIDTH)(x, x, use_causal_mask=True)
+    model = keras.Model(ids, embedding(x, reverse=True))
+    folded = assert_folded(model, np.array([[3, 7, 1, 0, 0]]))
+    stock = folded.layers[1]
+    assert type(stock) is keras.layers.ReversibleEmbedding
+    assert stock.tie_weights == (head_table == "conditioned")
+    assert stock.logit_soft_cap == 9.0
+
+
 @pytest.mark.parametrize("mask_zero", [True, False])
 def test_the_mask_of_a_tied_embedding_goes_on(mask_zero):
     model = tied(mask_zero)
