@@ -89,7 +89,10 @@ def average_score(results):
 
 
 def crammed_average(results):
-    """Crammed BERT's average: the mean of nine columns, MNLI's two splits among them.
+    """Crammed BERT's average: the mean of nine columns, two of them MNLI's.
+
+    The average in BERT's own paper (arXiv:1810.04805) is taken so, but for Spearman's
+    correlation of STS-B.
 
     Args:
         results: Task -> validation split -> metric -> value, for the eight tasks.
