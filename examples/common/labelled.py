@@ -11,7 +11,7 @@ import numpy as np
 
 from .checks import check_class_count, check_labelled_texts
 from .prepared import prepared_builder, read_labelled_texts
-from .splits import split_by_text
+from .splits import split_by_text, text_key
 from .wordnet import NUM_LABELS, definition, read_wordnet
 
 
@@ -135,8 +135,8 @@ def _load_wordnet(data_dir):
     synsets = read_wordnet(data_dir)
     train, validation = split_by_text([synset.gloss for synset in synsets])
     texts = [definition(synset.gloss) for synset in synsets]
-    seen = {_key(texts[i]) for i in train}
-    unseen = [i for i in validation if _key(texts[i]) not in seen]
+    seen = {text_key(texts[i]) for i in train}
+    unseen = [i for i in validation if text_key(texts[i]) not in seen]
 
     def examples(split):
         labels = np.array([synsets[i].label for i in split], "int32")
@@ -150,7 +150,3 @@ def _load_wordnet(data_dir):
         metrics=("accuracy",),
         where="WordNet",
     )
-
-
-def _key(text):
-    return " ".join(text.lower().split())
