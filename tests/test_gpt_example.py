@@ -23,6 +23,7 @@ from models.gpt import CONDITIONINGS, SEQUENCE_CONDITIONINGS, build_gpt
 
 import keras_cond
 from tests.autodiff import gradient, to_numpy, weighted_sum
+from tests.wordnet_files import write_wordnet
 
 VOCABULARY_SIZE = 40
 CONTEXT = 80
@@ -308,27 +309,6 @@ def test_generation_refuses_what_it_cannot_do(arguments, message):
 
 
 # WordNet.
-
-
-def write_wordnet(folder, copies=3):
-    """The four files, in small: all labels, some glosses twice. Returns the glosses."""
-    folder.mkdir(exist_ok=True)
-    glosses = []
-    for name, labels in (
-        ("noun", range(3, 29)),
-        ("verb", range(29, 44)),
-        ("adj", (0, 1, 44)),
-        ("adv", (2,)),
-    ):
-        content = b"  1 This is the licence.  \n"
-        for label in labels:
-            for copy in range(copies):
-                gloss = f'meaning {copy % 2} of {label}; "an example | of {name}"'
-                line = f"{len(content):08d} {label:02d} n 02 new_word(p) 0 b 0 000"
-                content += f"{line} | {gloss}  \n".encode()
-                glosses.append(gloss)
-        (folder / f"data.{name}").write_bytes(content)
-    return glosses
 
 
 def test_synsets_have_words_label_and_gloss(tmp_path):

@@ -89,3 +89,36 @@ def check_train_size(train_size, available, batch_size, where, what="images"):
             f"{what}. Lower the batch size or raise the training size."
         )
     return num_train
+
+
+def check_labelled_texts(texts, labels, highest, where):
+    """Raise unless texts and labels are what a data set promises.
+
+    Args:
+        texts: List of tuples of strings. One in a thousand may be blank: two of QQP's
+            questions are published so.
+        labels: Array `(n,)` of numbers from 0 to `highest`.
+        highest: The highest label: an integer for classes, a float for scores.
+        where: What the message calls the data: a path and a split.
+
+    Raises:
+        ValueError: If there are no examples, texts are blank, or a label is wrong.
+    """
+    if not texts:
+        raise ValueError(f"{where}: got no examples. {_FETCH_AGAIN}")
+    for place, column in enumerate(zip(*texts, strict=True), start=1):
+        num_blank = sum(not text.strip() for text in column)
+        if num_blank > len(texts) / 1000:
+            raise ValueError(
+                f"{where}: got {num_blank} blank texts in place {place} of "
+                f"{len(texts)} examples, expected text. {_FETCH_AGAIN}"
+            )
+    kinds, what = ("f", "floats") if isinstance(highest, float) else ("iu", "integers")
+    # Written so that NaN is out of range.
+    in_range = labels.min() >= 0 and labels.max() <= highest
+    if labels.dtype.kind not in kinds or not in_range:
+        raise ValueError(
+            f"{where}: got labels of dtype {labels.dtype} from {labels.min()} to "
+            f"{labels.max()}, expected {what} from 0 to {highest} (-1 marks a split "
+            f"without labels). {_FETCH_AGAIN}"
+        )

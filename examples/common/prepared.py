@@ -2,6 +2,8 @@
 
 import numpy as np
 
+_READ_AT_ONCE = 1024
+
 
 def prepared_builder(name, data_dir):
     """Return the builder of a data set that is ready to be read.
@@ -82,6 +84,43 @@ def read_texts(builder, split):
     try:
         for example in tfds.as_numpy(builder.as_dataset(split=split)):
             yield example["text"].decode("utf-8")
+    except Exception as error:
+        raise _unreadable(builder, split, error) from error
+
+
+def read_labelled_texts(builder, split, text_features):
+    """Read the texts and labels of one split into memory.
+
+    Args:
+        builder: From `prepared_builder`; its examples have a label.
+        split: Name of the split.
+        text_features: Names of the texts of an example.
+
+    Returns:
+        List of tuples of strings, one for each name, and labels `(n,)`, in the order
+        of the files.
+
+    Raises:
+        ValueError: If the examples lack a feature, a file is damaged, or a text is
+            not UTF-8.
+    """
+    import tensorflow_datasets as tfds
+
+    expected = {*text_features, "label"}
+    if not expected <= set(builder.info.features):
+        raise ValueError(
+            f"{builder.data_dir}: got examples with {sorted(builder.info.features)}, "
+            f"expected {sorted(expected)}. Prepare the data set again."
+        )
+    texts, labels = [], []
+    try:
+        dataset = builder.as_dataset(split=split, batch_size=_READ_AT_ONCE)
+        for batch in tfds.as_numpy(dataset):
+            columns = (batch[name] for name in text_features)
+            for example in zip(*columns, strict=True):
+                texts.append(tuple(text.decode("utf-8") for text in example))
+            labels.append(batch["label"])
+        return texts, np.concatenate(labels)
     except Exception as error:
         raise _unreadable(builder, split, error) from error
 

@@ -15,7 +15,7 @@ def split_by_text(texts, fraction=0.1, seed=0):
     Returns:
         `(train, validation)`: integer arrays of indices into `texts`, shuffled.
     """
-    keys = [" ".join(text.lower().split()) for text in texts]
+    keys = [text_key(text) for text in texts]
     _, groups = np.unique(np.array(keys, dtype=object), return_inverse=True)
     rng = np.random.default_rng(seed)
     num_groups = groups.max() + 1
@@ -24,3 +24,8 @@ def split_by_text(texts, fraction=0.1, seed=0):
     order = rng.permutation(len(keys))
     validates = held_out[groups[order]]
     return order[~validates], order[validates]
+
+
+def text_key(text):
+    """Return what texts share that are equal up to case and spaces."""
+    return " ".join(text.lower().split())

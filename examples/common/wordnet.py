@@ -66,6 +66,11 @@ def read_wordnet(folder=None):
     return synsets
 
 
+def definition(gloss):
+    """Return a gloss without its examples: what comes before the first quotation."""
+    return gloss.split('"', 1)[0].rstrip(" ;:,(")
+
+
 def _read(path):
     content = path.read_bytes()
     if not content.endswith(b"\n"):
