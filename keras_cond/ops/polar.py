@@ -3,7 +3,8 @@
 from keras import ops
 
 from keras_cond.ops import scale, singular_map
-from keras_cond.ops.quintics import quintic_chain, stages
+from keras_cond.ops.gram_iteration import lift
+from keras_cond.ops.quintics import quintic_chain
 from keras_cond.ops.validation import (
     check_floor,
     check_method,
@@ -109,55 +110,12 @@ def _newton_schulz(a, chain):
     a, square = a / bound, square / bound**2
     rows, columns = a.shape[-2:]
     if isinstance(columns, int) and columns >= LONG * rows:
-        return _in_stages(a, square, stages(chain)), norm
+        return lift(a, square, chain), norm
     for index, (first, third, fifth) in enumerate(chain):
         square = scale.gram(a) if index else square
         step = third * square + fifth * (square @ square)
         a = first * a + (step @ a)
     return a, norm
-
-
-def _in_stages(a, square, stages):
-    """Polar factor of `a`, of shape (..., r, c), by products mostly of (r, r) matrices.
-
-    Within a stage the quintics act on the Gram matrix alone. It is taken anew at the
-    next one, because what rounding did to it has grown by then. The derivative is that
-    of M a, where M is the product of all stages and follows from the first Gram matrix.
-
-    Args:
-        a: Tensor of shape (..., r, c).
-        square: Its Gram matrix a aᵀ.
-        stages: The chain, from `quintics.stages`.
-    """
-    lifted, gain, start = ops.stop_gradient(a), None, square
-    for quintics in stages:
-        if gain is not None:
-            square = gain @ start @ ops.swapaxes(gain, -1, -2)
-            square = _with_value(square, scale.gram(lifted))
-        factor = _gain(square, quintics)
-        lifted = ops.stop_gradient(factor) @ lifted
-        gain = factor if gain is None else factor @ gain
-    return _with_value(gain @ a, lifted)
-
-
-def _gain(square, quintics):
-    """The factor g(S) of quintics with p(S) = S g(S), of the Gram matrix S² alone."""
-    eye = ops.eye(square.shape[-1], dtype=square.dtype)
-
-    def factor(square, first, third, fifth):
-        return first * eye + third * square + fifth * (square @ square)
-
-    gain = step = factor(square, *quintics[0])
-    for coefficients in quintics[1:]:
-        square = step @ square @ step
-        step = factor(square, *coefficients)
-        gain = step @ gain
-    return gain
-
-
-def _with_value(x, value):
-    """Returns `value` with the derivative of `x`."""
-    return x + ops.stop_gradient(value - x)
 
 
 def scalar_functions(chain):

@@ -16,10 +16,6 @@ PRECISION = 1e-6
 # rounding error grows at every step; beyond the interval it explodes, in chains of nine
 # or more. So each interval reaches further up, by this fraction of the error before.
 MARGIN = 0.02
-# Rounding in a Gram matrix grows by the square of this before it is taken anew. With it
-# even products rounded to bfloat16 keep the chain at bay (at 130 they do not), and
-# those rounded to TF32 come out as exact as without stages.
-GROWTH = 32
 
 
 def best_quintic(lower, upper):
@@ -81,22 +77,3 @@ def quintic_chain(lower, widest=0.0):
         if 1 - lower < PRECISION and error < PRECISION:
             return tuple(chain)
         lower, upper = min(lower, 1 - error), (1 + error) * (1 + MARGIN * error)
-
-
-def stages(chain):
-    """Cuts a chain into parts that lift small numbers by at most `GROWTH` each.
-
-    Args:
-        chain: From `quintic_chain`.
-
-    Returns:
-        List of lists of `(a, b, c)`.
-    """
-    parts, growth = [], np.inf
-    for coefficients in chain:
-        growth *= coefficients[0]
-        if growth > GROWTH:
-            parts.append([])
-            growth = coefficients[0]
-        parts[-1].append(coefficients)
-    return parts

@@ -1,15 +1,16 @@
 """SVD token graying: a fractional power of the singular values."""
 
 from functools import cache
-from math import ceil, log, log2
+from math import ceil, log2
 
 import numpy as np
 from keras import ops
 from numpy.polynomial import Chebyshev, Polynomial
 
 from keras_cond.ops import scale, singular_map
+from keras_cond.ops.gram_iteration import gram_matrices
 from keras_cond.ops.polar import on_smaller_side
-from keras_cond.ops.quintics import quintic_chain
+from keras_cond.ops.quintics import best_quintic
 from keras_cond.ops.validation import (
     check_epsilon,
     check_floor,
@@ -19,9 +20,11 @@ from keras_cond.ops.validation import (
     token_mask,
 )
 
-# Gentle quintics: the logarithm of p(s)/s is then a polynomial of degree 8, to 1e-5.
+# Gentle quintics, and a rest of p(s) that is NEAR to 1: their logarithms are then
+# polynomials of degree 6, to 1e-4 each.
 WIDEST = 0.4
-LOG_DEGREE = 8
+NEAR = 0.45
+LOG_DEGREE = 6
 
 
 def svd_graying(
@@ -103,31 +106,28 @@ def _by_svd(x, epsilon, floor):
 def _by_products(a, epsilon, floor):
     """Grayed matrix and σ_max of `a`, of shape (..., r, c).
 
-    The chain of quintics that takes s to 1 does so by factors h_k(s_k²) with product
-    1/s. Their logarithms, each a polynomial of the Gram matrix, add up to −log s, and
-    (1 − ε) times that, in a matrix exponential, is the factor s^(ε−1) that is wanted.
+    Quintics take s to p(s) near 1 by factors h_k(s_k²) with product p(s)/s. Their
+    logarithms, and that of 1/p(s) = p(s)^(-2/2), are polynomials of Gram matrices. They
+    add up to −log s, and (1 − ε) times that, in a matrix exponential, is the factor
+    s^(ε−1) that is wanted.
     """
-    norm, bound = scale.norm_and_bound(a, scale.gram(a))
+    square = scale.gram(a)
+    norm, bound = scale.norm_and_bound(a, square)
     chain, logarithms, largest = _logarithm_chain(floor / scale.LOOSENESS)
     eye = ops.eye(a.shape[-2], dtype=a.dtype)
     total = -ops.log(bound / scale.safe(norm)) * eye
-    iterate = a / bound
-    for (first, third, fifth), coefficients in zip(chain, logarithms, strict=True):
-        square = scale.gram(iterate)
-        fourth = square @ square
+    squares = gram_matrices(a / bound, square / bound**2, chain)
+    for (square, fourth), coefficients in zip(squares, logarithms, strict=True):
         total = total + _polynomial(coefficients, eye, square, fourth)
-        step = third * square + fifth * fourth
-        iterate = first * iterate + (step @ iterate)
     gain = _exponential((1 - epsilon) * total, eye, largest)
     return gain @ (a / scale.safe(norm)), norm
 
 
 def _polynomial(c, eye, x, x2):
-    """c_0 + c_1 x + … + c_8 x⁸ of a matrix, in three products."""
+    """c_0 + c_1 x + … + c_6 x⁶ of a matrix, in two products."""
     x3 = x @ x2
-    high = c[6] * eye + c[7] * x + c[8] * x2
-    middle = c[3] * eye + c[4] * x + c[5] * x2 + (x3 @ high)
-    return c[0] * eye + c[1] * x + c[2] * x2 + (x3 @ middle)
+    high = c[3] * eye + c[4] * x + c[5] * x2 + c[6] * x3
+    return c[0] * eye + c[1] * x + c[2] * x2 + (x3 @ high)
 
 
 def _exponential(x, eye, largest):
@@ -148,15 +148,25 @@ def _exponential(x, eye, largest):
 
 @cache
 def _logarithm_chain(lower):
-    """Quintics for [lower, 1], polynomials of log(p(s)/s) in s², and their sum at 0."""
-    chain = quintic_chain(lower, WIDEST)
-    upper, logarithms = 1.0, []
-    for first, third, fifth in chain:
-        factor = Polynomial([first, third, fifth])
-        fit = Chebyshev.interpolate(
-            lambda t, factor=factor: np.log(factor(t)), LOG_DEGREE, domain=[0, upper**2]
-        )
-        logarithms.append([float(c) for c in fit.convert(kind=Polynomial).coef])
+    """Quintics that take [lower, 1] near to 1, and logarithms that add up to −log s.
+
+    Returns:
+        The chain; the coefficients of polynomials in s²: of log(p(s)/s) for each
+        quintic, and of −log(s²)/2 for what the last one leaves; and their sum at 0.
+    """
+    upper, chain, logarithms = 1.0, [], []
+    while not chain or lower < NEAR * upper:
+        coefficients, _ = best_quintic(max(lower, WIDEST * upper), upper)
+        factor = Polynomial(coefficients)
+        chain.append(coefficients)
+        logarithms.append(_fit(lambda t, h=factor: np.log(h(t)), 0, upper**2))
         grid = np.linspace(0, upper, 4001)
-        upper = float(np.max(grid * factor(grid**2)))
-    return chain, logarithms, sum(log(first) for first, _, _ in chain)
+        lower, upper = lower * factor(lower**2), float(np.max(grid * factor(grid**2)))
+    logarithms.append(_fit(lambda t: -np.log(t) / 2, lower**2, upper**2))
+    return tuple(chain), logarithms, sum(polynomial[0] for polynomial in logarithms)
+
+
+def _fit(function, lower, upper):
+    """Coefficients of a polynomial of degree `LOG_DEGREE`, the constant one first."""
+    fit = Chebyshev.interpolate(function, LOG_DEGREE, domain=[lower, upper])
+    return [float(c) for c in fit.convert(kind=Polynomial).coef]
