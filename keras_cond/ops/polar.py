@@ -17,7 +17,7 @@ from keras_cond.ops.validation import (
 # derivative of the chain at the largest one, which should be 0, is below 1e-4.
 WIDEST = 0.02
 # A matrix so many times as long as wide is worked on through its Gram matrix.
-LONG = 4
+LONG = 3
 
 
 def polar(x, method="newton_schulz", floor=1e-3):
