@@ -47,7 +47,7 @@ def trace(function, x):
 @traced_only
 @pytest.mark.parametrize("name", MODELS)
 def test_nothing_made_in_one_trace_is_used_outside(name):
-    # A tensor kept from the first trace would be refused in the call and the second one.
+    # A tensor kept from the first trace would be refused in the call.
     model = MODELS[name]()
     x = example(model, length=7)
     constant_basis.cache_clear()

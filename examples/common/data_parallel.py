@@ -35,6 +35,7 @@ def use_all_devices(arguments):
     keras.distribution.set_distribution(
         keras.distribution.DataParallel(devices=devices)
     )
+    print(f"data parallel on {len(devices)} devices: {', '.join(devices)}")
 
 
 def check_last_batch(batches, what):
