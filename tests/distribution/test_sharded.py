@@ -23,7 +23,7 @@ ENVIRONMENT = {
     [
         ("encoder", ["heads"]),
         ("decoder", ["channels"]),
-        ("vision", ["data", "heads"]),
+        ("vision", ["data"]),
     ],
 )
 def test_a_distributed_model_trains_as_on_one_device(model, distributions):
