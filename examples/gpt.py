@@ -39,6 +39,7 @@ from common.comparison import (
     train_methods,
 )
 from common.corpora import load_dataset, load_text_files
+from common.data_parallel import use_all_devices
 from common.plots import plot_curves
 from common.runs import environment, new_run_folder, write_results
 from common.spectra import token_condition_number
@@ -72,6 +73,7 @@ def main(argv=None):
     arguments = parse_arguments(argv)
     methods = parse_list("--method", arguments.method, CONDITIONINGS)
     keras.config.set_dtype_policy(arguments.mixed_precision)
+    use_all_devices(arguments)
     task = load_task(arguments)
     output = arguments.output or f"runs/gpt-{task.name}-{arguments.preset}"
     folder = new_run_folder(output, arguments.overwrite)

@@ -32,6 +32,7 @@ from common.comparison import (
     print_results,
     train_methods,
 )
+from common.data_parallel import use_all_devices
 from common.images import load_images
 from common.plots import plot_curves
 from common.runs import environment, new_run_folder, write_results
@@ -58,6 +59,7 @@ def main(argv=None):
     arguments = parse_arguments(argv)
     methods = parse_list("--method", arguments.method, CONDITIONINGS)
     keras.config.set_dtype_policy(arguments.mixed_precision)
+    use_all_devices(arguments)
     task = load_images(
         arguments.dataset,
         arguments.data_dir,

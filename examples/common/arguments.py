@@ -30,6 +30,7 @@ def training_parser(description, epochs, batch_size, learning_rate, weight_decay
     add("--weight-decay", type=float, default=weight_decay)
     add("--seed", type=int, default=0)
     add("--mixed-precision", default="float32", help=", ".join(PRECISIONS))
+    add("--data-parallel", action="store_true", help="on all devices (JAX)")
     add("--output", help="folder of the results; default: named after the run")
     add("--overwrite", action="store_true", help="replace an earlier run's results")
     add("--smoke", action="store_true", help="a few seconds, to see that it runs")

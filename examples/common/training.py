@@ -5,6 +5,8 @@ import time
 
 import keras
 
+from .data_parallel import check_last_batch
+
 # Biases, LayerNorm's scale and shift, tables of learned positions.
 _WITHOUT_DECAY = ("bias", "gamma", "beta", "embeddings")
 _WARMUP_FRACTION = 0.1
@@ -47,7 +49,11 @@ def fit(model, train, validation, epochs):
     Returns:
         `(history, seconds)`: the metrics as lists over epochs, and the wall-clock
         seconds of each epoch, validation included. The first holds the compilation.
+
+    Raises:
+        ValueError: If the last validation batch cannot be shared out among devices.
     """
+    check_last_batch(validation, "validation examples")
     clock = _EpochClock(train)
     history = model.fit(
         train,
