@@ -154,42 +154,48 @@ def test_exponent_of_a_power_law_is_found(exponent):
 # Models.
 
 
-def test_methods_differ_from_the_stock_model_as_they_say():
-    stock = build_stock("vit-smoke")
-
-    def layer_of(method, name):
-        return build_ours(Case("vit-smoke", method, 2), stock).get_layer(name)
-
-    tokens = layer_of("conditioned_tokens_stop_gradient", "token_conditioning")
-    assert tokens.stop_gradient and tokens.method == "newton_schulz"
-    tokens = layer_of("conditioned_tokens_svd", "token_conditioning")
-    assert tokens.method == "svd" and not tokens.stop_gradient
-    assert layer_of("svd_graying_svd", "patch_graying").method == "svd"
-    polar = layer_of("spectral_polar", "block_0_attention")
-    assert isinstance(polar, keras_cond.SpectralAttention)
-    assert (polar.correction, polar.per_head) == ("polar", True)
-    joint = layer_of("spectral_polar_joint", "block_0_attention")
-    assert (joint.correction, joint.per_head) == ("polar", False)
-    for ours, theirs in zip(
-        joint.weights, stock.get_layer("block_0_attention").weights, strict=True
-    ):
-        np.testing.assert_array_equal(to_numpy(ours), to_numpy(theirs))
-    folded = layer_of("folded", "block_0_attention")
-    assert type(folded) is keras.layers.MultiHeadAttention
+# What a method changes in a layer of the ViT.
+CHANGES = {
+    "conditioned_tokens": ("token_conditioning", {"method": "newton_schulz"}),
+    "conditioned_tokens_stop_gradient": (
+        "token_conditioning",
+        {"stop_gradient": True, "method": "newton_schulz"},
+    ),
+    "conditioned_tokens_svd": (
+        "token_conditioning",
+        {"stop_gradient": False, "method": "svd"},
+    ),
+    "svd_graying_svd": ("patch_graying", {"method": "svd"}),
+    "spectral_identity": ("block_0_attention", {"correction": "identity"}),
+    "spectral_polar": ("block_0_attention", {"correction": "polar", "per_head": True}),
+    "spectral_polar_joint": (
+        "block_0_attention",
+        {"correction": "polar", "per_head": False},
+    ),
+}
 
 
 @pytest.mark.parametrize("preset", ["vit-smoke", "gpt-smoke"])
-def test_every_method_builds_and_keeps_the_weights_of_the_stock_model(preset):
+def test_every_method_changes_what_it_says_and_keeps_the_weights(preset):
     stock = build_stock(preset)
     family = FAMILIES[PRESETS[preset].family]
     inputs, _ = family.batch(PRESETS[preset], 2)
     for method, entry in family.methods.items():
         model = build_ours(Case(preset, method, 2), stock)
-        kernel = to_numpy(model.get_layer("block_0_mlp_in").kernel)
-        np.testing.assert_array_equal(
-            kernel, to_numpy(stock.get_layer("block_0_mlp_in").kernel)
+        theirs, ours = (m.get_layer("block_0_mlp_in").kernel for m in (stock, model))
+        np.testing.assert_array_equal(to_numpy(ours), to_numpy(theirs))
+        name, changes = CHANGES.get(method, ("head_norm", {}))
+        config = model.get_layer(name).get_config()
+        assert config | changes == config, method
+        attention = model.get_layer("block_0_attention")
+        spectral = entry.conditioning in ("spectral_attention", "conditioned_init")
+        expected = (
+            keras_cond.SpectralAttention
+            if spectral and not entry.folded
+            else keras.layers.MultiHeadAttention
         )
-        if entry.conditioning == "conditioned_init":  # The layer at λ = 0.
+        assert type(attention) is expected, method
+        if method == "conditioned_init":  # The layer at λ = 0, with equal weights.
             outputs = [to_numpy(m(inputs, training=False)) for m in (model, stock)]
             np.testing.assert_allclose(*outputs, atol=1e-6)
 
@@ -310,21 +316,9 @@ def test_overhead_smoke_run_writes_table_numbers_and_picture(
 
 
 def test_report_has_a_column_for_each_precision_and_a_gap_where_nothing_ran():
-    def case(method, precision, ratio):
-        numbers = {"ratio": ratio, "quartiles": [1.0, 2.0], "floor": 1.1, "pairs": 20}
-        return {
-            "preset": "vit-ti",
-            "method": method,
-            "title": method.upper(),
-            "batch_size": 8,
-            "precision": precision,
-            "training": numbers,
-            "memory": {"token_tensors": 4.25},
-        }
-
     machine = {"backend": "jax", "backend_version": "1", "keras": "3", "python": "3"}
     machine |= {"device": "CPU", "processor": "P", "cores": 2, "omp_num_threads": None}
-    cases = [case("a", "float32", 1.25), case("b", "mixed_bfloat16", 1.5)]
+    cases = [fake_case("float32"), fake_case("mixed_bfloat16", "b", 1.5)]
     run = {"command": "run", "mode": "jit", "machine": machine, "cases": cases}
     lines = report.markdown([run]).splitlines()
     assert lines[0].endswith("| jax, jit, float32 | jax, jit, mixed_bfloat16 |")
@@ -344,12 +338,11 @@ def test_growth_smoke_run_writes_exponents_and_picture(tmp_path, monkeypatch, ca
     monkeypatch.setattr(growth, "SMOKE_SWEEPS", sweeps)
     growth.main(["--smoke", "--mode", MODE, "--json", str(path)])
     results = json.loads(path.read_text())
-    assert list(results["ops"]) == ["condition", "dct_graying"]
-    for curves in results["ops"].values():
-        for size, curve in curves.items():
-            assert curve["sizes"] == list(sweeps[size])
-            assert curve["exponents"]["bytes"] == pytest.approx(1)
-            assert min(curve["seconds"] + curve["gradient_seconds"]) > 0
+    assert list(results["ops"]) == ["dct_graying"]
+    for size, curve in results["ops"]["dct_graying"].items():
+        assert curve["sizes"] == list(sweeps[size])
+        assert curve["exponents"]["bytes"] == pytest.approx(1)
+        assert min(curve["seconds"] + curve["gradient_seconds"]) > 0
     assert "1.00" in capsys.readouterr().out
     check_picture(path.with_suffix(".png"))
     with pytest.raises(ValueError, match="--overwrite"):
@@ -365,9 +358,34 @@ def test_growth_measures_the_memory_of_each_shape():
     assert 1.5 < found[1] / found[0] < 2.5
 
 
+def fake_case(precision, method="a", ratio=1.25):
+    """What overhead.py would measure, made up."""
+    numbers = {"ratio": ratio, "quartiles": [1.0, 2.0], "floor": 1.1, "pairs": 20}
+    numbers |= {"stock_ms": 1.0, "ours_ms": 1.0}
+    return {
+        "preset": "vit-ti",
+        "method": method,
+        "title": method.upper(),
+        "batch_size": 8,
+        "precision": precision,
+        "training": numbers,
+        "inference": numbers,
+        "first_step_seconds": {"stock": 1.0, "ours": 2.0},
+        "memory": {"token_tensors": 4.25, "growth_bytes": 1e6},
+    }
+
+
+def fake_measure(cases, arguments):
+    for _ in cases:
+        precision = arguments.mixed_precision
+        assert keras.config.dtype_policy().name == precision
+        yield fake_case(precision)
+
+
 def test_gpu_smoke_run_measures_both_precisions(tmp_path, monkeypatch, capsys):
     path = tmp_path / "gpu.json"
-    arguments = ["--smoke", "--mode", MODE, "--without-memory", "--json", str(path)]
+    monkeypatch.setattr(overhead, "measure", fake_measure)
+    arguments = ["--smoke", "--json", str(path)]
     if BACKEND == "tensorflow":
         with pytest.raises(ValueError, match="pass --backend jax or torch"):
             gpu.main(arguments)
@@ -387,12 +405,12 @@ def test_gpu_smoke_run_measures_both_precisions(tmp_path, monkeypatch, capsys):
 
 def test_gpu_run_says_what_time_did_not_allow(tmp_path, monkeypatch):
     monkeypatch.setattr(gpu, "accuracy", lambda shape: [])
-    monkeypatch.setitem(gpu.SMOKE, "minutes", -1)
-    path = gpu.main(["--smoke", "--mode", MODE, "--json", str(tmp_path / "gpu.json")])
-    assert json.loads(path.read_text())["left_out"] == [
-        "vit-smoke/conditioned_tokens, float32",
-        "vit-smoke/conditioned_tokens, mixed_bfloat16",
-    ]
+    monkeypatch.setattr(overhead, "measure", fake_measure)
+    monkeypatch.setattr(gpu.time, "monotonic", iter([0, 479, 481]).__next__)
+    path = gpu.main(["--smoke", "--json", str(tmp_path / "gpu.json")])
+    results = json.loads(path.read_text())
+    assert [case["precision"] for case in results["cases"]] == ["float32"]
+    assert results["left_out"] == ["vit-smoke/conditioned_tokens, mixed_bfloat16"]
 
 
 def test_gpu_run_without_a_gpu_is_refused(tmp_path):

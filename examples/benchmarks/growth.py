@@ -37,6 +37,7 @@ SWEEPS = {
 SMOKE_BASE = {"N": 8, "D": 8, "batch": 2}
 SMOKE_SWEEPS = {"N": (4, 8, 16), "D": (4, 8, 16), "batch": (1, 2, 4)}
 EPSILON = 0.95
+MEMORY_CALLS = 4
 
 
 def main(argv=None):
@@ -97,7 +98,7 @@ def parse_arguments(argv):
     arguments = parser.parse_args(argv)
     check_choice("--mixed-precision", arguments.mixed_precision, ("float32",))
     if arguments.smoke:
-        arguments.pairs, arguments.ops = 2, "condition,dct_graying"
+        arguments.pairs, arguments.ops = 2, "dct_graying"
     return arguments
 
 
@@ -196,14 +197,18 @@ def _answer(request):
     for shape in request["shapes"]:
         x = random_tokens(shape)
         function(x)
-        if not reset_peak():
-            raise SystemExit(
-                "This system or backend cannot forget an earlier peak of memory, so "
-                "the shapes cannot be told apart. Pass --without-memory."
-            )
-        before = used_bytes()
-        function(x)
-        growth.append(peak_bytes() - before)
+        found = []
+        for _ in range(MEMORY_CALLS):
+            if not reset_peak():
+                raise SystemExit(
+                    "This system or backend cannot forget an earlier peak of memory, "
+                    "so the shapes cannot be told apart. Pass --without-memory."
+                )
+            before = used_bytes()
+            function(x)
+            found.append(peak_bytes() - before)
+        # Some backends free the result of the call before only during the next one.
+        growth.append(max(found))
     return growth
 
 

@@ -3,8 +3,8 @@
 On a CPU it is the largest resident size of the process from the second step on, in
 which compiling has no part; where the system cannot forget an earlier peak (Linux can),
 it is that of the whole process, and the numbers say so. On a GPU it is what the backend
-counts. The allocator of the C library is told to return large blocks at once, so that
-the resident size follows what is in use.
+counts. The allocators are told to return large blocks at once, so that the resident
+size follows what is in use.
 """
 
 import json
@@ -16,8 +16,13 @@ from pathlib import Path
 
 STEPS = 3
 STATUS = Path("/proc/self/status")
-# Read by glibc; others ignore them.
-ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+# The first two are read by glibc, the third by TensorFlow: with oneDNN it keeps what is
+# freed in a pool. Others ignore them.
+ALLOCATOR = {
+    "MALLOC_MMAP_THRESHOLD_": "65536",
+    "MALLOC_TRIM_THRESHOLD_": "65536",
+    "TF_ENABLE_ONEDNN_OPTS": "0",
+}
 
 
 def in_child(script, request):
