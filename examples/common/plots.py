@@ -3,7 +3,7 @@
 from matplotlib.figure import Figure
 
 # Okabe and Ito's palette; the dashes and markers carry the meaning in grey too.
-_STYLES = (
+STYLES = (
     ("#000000", "-", "o"),
     ("#E69F00", "--", "s"),
     ("#0072B2", "-.", "^"),
@@ -27,7 +27,7 @@ def plot_curves(path, title, panels):
     for axes, (label, curves) in zip(
         figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
     ):
-        for (method, values), style in zip(curves.items(), _STYLES, strict=False):
+        for (method, values), style in zip(curves.items(), STYLES, strict=False):
             colour, dashes, marker = style
             axes.plot(
                 range(1, len(values) + 1),

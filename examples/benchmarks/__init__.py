@@ -1,0 +1,1 @@
+"""What conditioning costs: time and memory, beside stock models and plain products."""

@@ -1,0 +1,98 @@
+"""Command-line arguments of the benchmarks; imported before Keras is."""
+
+import importlib
+import os
+import sys
+from pathlib import Path
+
+from common.arguments import PRECISIONS, check_choice
+
+# The ways to run that a backend has; the first is what Keras itself chooses where
+# there is a GPU (without one, TensorFlow runs the plain graph).
+MODES = {
+    "tensorflow": ("jit", "graph", "eager"),
+    "jax": ("jit", "eager"),
+    "torch": ("eager", "jit"),
+}
+
+
+def add_run_arguments(parser, pairs):
+    """Add the arguments that every benchmark has.
+
+    Args:
+        parser: An `argparse.ArgumentParser`.
+        pairs: Default number of measurements.
+    """
+    add = parser.add_argument
+    add("--backend", help=f"{', '.join(MODES)}; default: Keras' own choice")
+    add("--mode", help="jit (XLA), graph or eager; default: jit, on torch eager")
+    add("--mixed-precision", default="float32", help=", ".join(PRECISIONS))
+    add("--pairs", type=int, default=pairs, help="number of timed measurements")
+    add("--without-memory", action="store_true", help="time alone, no child processes")
+    add("--json", help="file of the numbers; the picture is beside it, as .png")
+    add("--overwrite", action="store_true", help="replace earlier files of that name")
+    add("--smoke", action="store_true", help="a few seconds, to see that it runs")
+
+
+def start(arguments, name):
+    """Check the common arguments, choose the backend and the files of a run.
+
+    `arguments.mode` and `arguments.json` are filled in where they were left out.
+
+    Args:
+        arguments: What a parser with `add_run_arguments` returned.
+        name: Name of the benchmark, in the default path of the numbers.
+
+    Raises:
+        ValueError: If an argument makes no sense, Keras runs on another backend
+            already, or a file of the run exists and is not to be overwritten.
+    """
+    check_choice("--mixed-precision", arguments.mixed_precision, PRECISIONS)
+    check_positive("--pairs", arguments.pairs)
+    backend = choose_backend(arguments.backend)
+    modes = MODES[backend]
+    arguments.mode = arguments.mode or modes[0]
+    check_choice(f"--mode on {backend}", arguments.mode, modes)
+    arguments.json = Path(arguments.json or f"runs/{name}-{backend}.json")
+    for file in (arguments.json, picture_of(arguments.json)):
+        if file.exists() and not arguments.overwrite:
+            raise ValueError(
+                f"--json: {file} exists. Choose another --json, or pass --overwrite to "
+                "replace it."
+            )
+    arguments.json.parent.mkdir(parents=True, exist_ok=True)
+    importlib.import_module("keras").config.set_dtype_policy(arguments.mixed_precision)
+
+
+def choose_backend(name):
+    """Make Keras use a backend, or raise ValueError if it is too late for that.
+
+    Args:
+        name: `"tensorflow"`, `"jax"`, `"torch"`, or `None` for Keras' own choice.
+
+    Returns:
+        Name of the backend.
+    """
+    if name is not None:
+        check_choice("--backend", name, MODES)
+        if "keras" not in sys.modules:
+            os.environ["KERAS_BACKEND"] = name
+    found = importlib.import_module("keras").backend.backend()
+    if name not in (None, found):
+        raise ValueError(
+            f"--backend: got {name!r}, but Keras runs on {found!r} in this process "
+            "already. Start a new process."
+        )
+    check_choice("backend of Keras", found, MODES)
+    return found
+
+
+def check_positive(name, value):
+    """Raise ValueError unless a number is a whole one from 1."""
+    if value < 1:
+        raise ValueError(f"{name}: got {value}, expected a whole number from 1.")
+
+
+def picture_of(json_file):
+    """Path of the picture beside a file of numbers."""
+    return Path(json_file).with_suffix(".png")

@@ -1,0 +1,139 @@
+"""Floating-point operations of conditioning, and the time of as many plain products.
+
+Operations are those of matrix products: 2 r k c for (r × k)(k × c). Left out are sums
+and scalings of matrices (in proportion to N D where products take N D min(N, D)) and
+products with a vector, which are below 2 % together for N, D >= 64. With r × c the
+matrix on its smaller side (r <= c), forward:
+
+    size        one Gram matrix (r c r), 6 squarings (r r r); never differentiated
+    polar       size, then 7 quintics, each a Gram matrix, a square and (r r c)
+    svd graying size, then 9 quintics as above with 3 more squares each, 8 squares for
+                the exponential and one product (r r c)
+    dct graying (N N D) and (N D D), there and back
+
+The gradient of a product takes two products of the same size, one for each factor.
+A graying of raw patches has no gradient: nothing before it is trained. For an SVD,
+6 c r² + 20 r³ operations (G. Golub, C. Van Loan, "Matrix Computations", section 8.6)
+stand in for products.
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+from benchmarks.backends import compiled
+from benchmarks.timing import seconds_of
+from keras import ops
+
+SQUARINGS = 6
+POLAR_QUINTICS = 7
+GRAYING_QUINTICS = 9
+EXPONENTIAL_PRODUCTS = 8
+CALLS = 9
+# Small products are timed as so large a batch that starting a call does not count.
+LEAST_OPERATIONS = 1e8
+
+
+@dataclasses.dataclass(frozen=True)
+class Product:
+    """`count` products of `batch` matrices, (rows × inner)(inner × columns)."""
+
+    count: float
+    batch: int
+    rows: int
+    inner: int
+    columns: int
+
+    @property
+    def operations(self):
+        """Floating-point operations of all of them."""
+        return 2 * self.count * self.batch * self.rows * self.inner * self.columns
+
+
+def size_products(batch, rows, columns):
+    """Products that bound and estimate σ_max of `batch` matrices."""
+    r, c = sorted((rows, columns))
+    return [Product(1, batch, r, c, r), Product(SQUARINGS, batch, r, r, r)]
+
+
+def polar_products(batch, rows, columns, gradient=False):
+    """Products of `condition` with `method="newton_schulz"`.
+
+    Args:
+        batch: Number of matrices.
+        rows: N.
+        columns: D.
+        gradient: Whether the correction is differentiated too.
+
+    Returns:
+        List of `Product`.
+    """
+    r, c = sorted((rows, columns))
+    count = POLAR_QUINTICS * (3 if gradient else 1)
+    return [
+        *size_products(batch, rows, columns),
+        Product(count, batch, r, c, r),
+        Product(count, batch, r, r, r),
+        Product(count, batch, r, r, c),
+    ]
+
+
+def graying_products(batch, rows, columns):
+    """Products of `svd_graying` with `method="newton_schulz"`, forward."""
+    r, c = sorted((rows, columns))
+    return [
+        *size_products(batch, rows, columns),
+        Product(GRAYING_QUINTICS, batch, r, c, r),
+        Product(4 * GRAYING_QUINTICS + EXPONENTIAL_PRODUCTS, batch, r, r, r),
+        Product(GRAYING_QUINTICS + 1, batch, r, r, c),
+    ]
+
+
+def dct_products(batch, rows, columns):
+    """Products of `dct_graying`, forward."""
+    return [
+        Product(2, batch, rows, rows, columns),
+        Product(2, batch, rows, columns, columns),
+    ]
+
+
+def svd_products(batch, rows, columns):
+    """As many products as an SVD has operations, by the count above."""
+    r, c = sorted((rows, columns))
+    return [Product((6 * c * r**2 + 20 * r**3) / (2 * r * r * c), batch, r, r, c)]
+
+
+def total_operations(products):
+    """Floating-point operations of a list of `Product`."""
+    return sum(product.operations for product in products)
+
+
+def seconds_of_products(products, mode):
+    """Time of plain float32 products of these shapes, in this process.
+
+    Args:
+        products: List of `Product`.
+        mode: How functions are compiled, as in `compiled`.
+
+    Returns:
+        Seconds: for each shape the median of a few calls, times their number.
+    """
+    rng = np.random.default_rng(0)
+    multiply = compiled(ops.matmul, mode)
+    total = 0.0
+    for product in products:
+        once = product.operations / product.count
+        repeats = math.ceil(LEAST_OPERATIONS / once)
+        left, right = (
+            ops.convert_to_tensor(rng.normal(size=shape).astype("float32"))
+            for shape in (
+                (repeats * product.batch, product.rows, product.inner),
+                (repeats * product.batch, product.inner, product.columns),
+            )
+        )
+        multiply(left, right)
+        times = [
+            seconds_of(lambda x=left, y=right: multiply(x, y)) for _ in range(CALLS)
+        ]
+        total += product.count * float(np.median(times)) / repeats
+    return total
