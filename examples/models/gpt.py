@@ -93,7 +93,7 @@ def build_gpt(
     seeds = random.Random(random.getrandbits(32))
 
     ids = keras.Input((None,), dtype="int32", name="ids")
-    x, to_logits = _embed(
+    x, to_logits = embed(
         ids, vocabulary_size, size.width, conditioning, head_table, seeds
     )
     if not rotary:
@@ -140,10 +140,18 @@ def _check(vocabulary_size, context, preset, conditioning, head_table, dropout):
         raise ValueError(f"dropout: got {dropout}, expected a rate in [0, 1).")
 
 
-def _embed(ids, vocabulary_size, width, conditioning, head_table, seeds):
+def embed(
+    ids,
+    vocabulary_size,
+    width,
+    conditioning,
+    head_table,
+    seeds,
+    initializer=truncated_normal,
+):
     """Tokens of ids, and the function from tokens to logits by the same weights."""
     arguments = {
-        "embeddings_initializer": truncated_normal(seeds.getrandbits(31)),
+        "embeddings_initializer": initializer(seeds.getrandbits(31)),
         "name": "token_embedding",
     }
     if conditioning != "conditioned_embedding":
