@@ -26,15 +26,9 @@ from common.arguments import (
     parse_list,
     training_parser,
 )
-from common.comparison import (
-    histories,
-    print_condition_numbers,
-    print_results,
-    train_methods,
-)
+from common.comparison import Layout, report, train_methods
 from common.images import load_images
-from common.plots import plot_curves
-from common.runs import environment, new_run_folder, write_results
+from common.runs import new_run_folder
 from common.spectra import token_condition_number
 from common.training import adamw
 from models.vit import CONDITIONINGS, PRESETS, build_vit
@@ -87,32 +81,22 @@ def main(argv=None):
         arguments.epochs,
         folder,
     )
-    write_results(
-        folder / "results.json",
-        {
-            "arguments": vars(arguments),
-            "environment": environment(),
-            "train_images": task.num_train,
-            "validation_images": task.num_validation,
-            "methods": results,
+    facts = {
+        "train_images": task.num_train,
+        "validation_images": task.num_validation,
+    }
+    layout = Layout(
+        title=f"ViT-{arguments.preset} on {task.name}, seed {arguments.seed}",
+        panels={
+            "validation accuracy": "val_accuracy",
+            "validation loss": "val_loss",
+            "training loss": "loss",
         },
+        table="Validation accuracy and loss",
+        columns={"accuracy": ".4f", "loss": ".4f"},
+        token_columns={"before positions": "tokens", "into block 0": "block_input"},
     )
-    plot_curves(
-        folder / "curves.png",
-        f"ViT-{arguments.preset} on {task.name}, seed {arguments.seed}",
-        {
-            "validation accuracy": histories(results, "val_accuracy"),
-            "validation loss": histories(results, "val_loss"),
-            "training loss": histories(results, "loss"),
-        },
-    )
-    print_results(
-        "Validation accuracy and loss", results, {"accuracy": ".4f", "loss": ".4f"}
-    )
-    print_condition_numbers(
-        results, {"before positions": "tokens", "into block 0": "block_input"}
-    )
-    print(f"\nCurves: {folder / 'curves.png'}\nNumbers: {folder / 'results.json'}")
+    report(folder, arguments, facts, results, layout)
     return folder
 
 

@@ -2,6 +2,8 @@
 
 import argparse
 
+from .tokenization import TOKENIZERS
+
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 
 
@@ -34,6 +36,32 @@ def training_parser(description, epochs, batch_size, learning_rate, weight_decay
     add("--overwrite", action="store_true", help="replace an earlier run's results")
     add("--smoke", action="store_true", help="a few seconds, to see that it runs")
     return parser
+
+
+def add_text_arguments(parser):
+    """Add the arguments that choose a text and its tokenizer.
+
+    Args:
+        parser: From `training_parser`.
+    """
+    add = parser.add_argument
+    add("--dataset", default="wordnet")
+    add("--text", help="a UTF-8 file or a folder of them, in place of a data set")
+    add("--validation-text", help="the same to validate on; default: part of --text")
+    add("--tokenizer", default="bpe", help=", ".join(TOKENIZERS))
+
+
+def check_text_arguments(arguments):
+    """Raise ValueError unless the arguments of `add_text_arguments` make sense.
+
+    Args:
+        arguments: What the parser returned.
+    """
+    check_choice("--tokenizer", arguments.tokenizer, TOKENIZERS)
+    if arguments.validation_text is not None and arguments.text is None:
+        raise ValueError(
+            "--validation-text: got one without --text. Pass the training text too."
+        )
 
 
 def check_training_arguments(arguments):

@@ -7,6 +7,7 @@ import numpy as np
 import tokenizers
 
 from .checks import check_train_size
+from .text_files import END_OF_TEXT
 from .tokenization import train_tokenizer
 from .windows import EvaluationWindows, TrainingWindows, encode
 
@@ -56,6 +57,7 @@ def prepare_text(
     train_size=None,
     validation_size=None,
     epoch_size=None,
+    special_tokens=(END_OF_TEXT,),
 ):
     """Turn a corpus into a `TextTask`.
 
@@ -71,6 +73,7 @@ def prepare_text(
         validation_size: The same for validation.
         epoch_size: Largest number of training windows that one epoch draws; `None`
             draws all.
+        special_tokens: See `tokenization.train_tokenizer`.
 
     Returns:
         A `TextTask`.
@@ -78,7 +81,7 @@ def prepare_text(
     Raises:
         ValueError: If the text is too short for what is asked.
     """
-    tokenizer = train_tokenizer(corpus.train, vocabulary_size)
+    tokenizer = train_tokenizer(corpus.train, vocabulary_size, special_tokens)
     train = encode(tokenizer, corpus.train, train_size and train_size * context)
     held_out = encode(
         tokenizer, corpus.validation, validation_size and validation_size * context + 1

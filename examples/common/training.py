@@ -41,7 +41,7 @@ def fit(model, train, validation, epochs):
     Args:
         model: Compiled `keras.Model`.
         train: Batches with an `epoch` that fixes order and augmentation.
-        validation: Batches to validate on after each epoch.
+        validation: Batches to validate on after each epoch; `None` does not.
         epochs: Number of epochs.
 
     Returns:

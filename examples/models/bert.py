@@ -27,7 +27,6 @@ PADDING_ID = 0
 CONDITIONINGS = (
     "baseline",
     "conditioned_embedding",
-    "conditioned_tokens",
     "spectral_attention",
     "conditioned_init",
     "dct_graying",
@@ -62,8 +61,6 @@ def build_bert(
             `"baseline"` changes nothing;
             `"conditioned_embedding"` conditions the tokens as they leave the embedding,
             before the positions are added (https://arxiv.org/abs/2505.12789);
-            `"conditioned_tokens"` conditions them where block 0 reads them, after the
-            positions and the first norm;
             `"spectral_attention"` replaces `MultiHeadAttention` by
             `SpectralAttention`, whose default adds 10 times the identity to the
             query, key and value kernels (https://arxiv.org/abs/2603.07162,
@@ -120,8 +117,6 @@ def build_bert(
         x = _mix(keras_cond.SVDTokenGraying(name="token_graying"), x, mask)
     x = ScaledSinusoidalPositions(name="positions")(x, mask)
     x = norm("embedding_norm", _FORM)(x)
-    if conditioning == "conditioned_tokens":
-        x = _mix(keras_cond.TokenConditioning(name="token_conditioning"), x, mask)
     for index in range(size.num_layers):
         x = add_block(
             x,
