@@ -20,6 +20,8 @@ import keras
 from common.arguments import (
     add_text_arguments,
     check_choice,
+    check_count,
+    check_learning_rate,
     check_text_arguments,
     check_training_arguments,
     parse_list,
@@ -162,6 +164,9 @@ def parse_arguments(argv):
     check_text_arguments(arguments)
     check_choice("--preset", arguments.preset, PRESETS)
     check_choice("--condition", arguments.condition, CONDITIONS)
+    check_count("--task-epochs", arguments.task_epochs)
+    check_count("--task-train-size", arguments.task_train_size)
+    check_learning_rate("--task-learning-rate", arguments.task_learning_rate)
     if arguments.smoke:
         vars(arguments).update(SMOKE)
     return arguments
@@ -196,7 +201,11 @@ def load_text(arguments):
 
 def load_tasks(arguments, tokenizer):
     """The tasks that `--task` names, in rows of ids."""
+    if arguments.task == "none":
+        return []
     names = parse_list("--task", arguments.task, (*LABELLED, "glue", "none"))
+    if "none" in names:
+        raise ValueError(f"--task: got {arguments.task!r}, expected none alone.")
     if "glue" in names:
         names = [name for name in names if name not in (*GLUE, "glue")] + list(GLUE)
     preset = arguments.preset
@@ -212,7 +221,6 @@ def load_tasks(arguments, tokenizer):
             TASK_VALIDATION_SIZES.get(preset),
         )
         for name in names
-        if name != "none"
     ]
 
 

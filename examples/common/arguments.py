@@ -71,16 +71,8 @@ def check_training_arguments(arguments):
         arguments: What the parser returned.
     """
     for name in ("epochs", "batch_size", "train_size"):
-        value = getattr(arguments, name)
-        if value is not None and value < 1:
-            raise ValueError(
-                f"{_flag(name)}: got {value}, expected a whole number from 1. Raise it."
-            )
-    if not 0 < arguments.learning_rate < float("inf"):
-        raise ValueError(
-            f"--learning-rate: got {arguments.learning_rate}, expected a finite number "
-            "above 0. A usual one is 1e-3."
-        )
+        check_count(_flag(name), getattr(arguments, name))
+    check_learning_rate("--learning-rate", arguments.learning_rate)
     if not 0 <= arguments.weight_decay < float("inf"):
         raise ValueError(
             f"--weight-decay: got {arguments.weight_decay}, expected a finite number "
@@ -91,6 +83,33 @@ def check_training_arguments(arguments):
             f"--seed: got {arguments.seed}, expected a whole number from 0."
         )
     check_choice("--mixed-precision", arguments.mixed_precision, PRECISIONS)
+
+
+def check_count(name, value):
+    """Raise ValueError unless a number of things is at least 1, or None.
+
+    Args:
+        name: What the message calls the number.
+        value: The number.
+    """
+    if value is not None and value < 1:
+        raise ValueError(
+            f"{name}: got {value}, expected a whole number from 1. Raise it."
+        )
+
+
+def check_learning_rate(name, value):
+    """Raise ValueError unless a learning rate is finite and above 0.
+
+    Args:
+        name: What the message calls the rate.
+        value: The rate.
+    """
+    if not 0 < value < float("inf"):
+        raise ValueError(
+            f"{name}: got {value}, expected a finite number above 0. A usual one is "
+            "1e-3."
+        )
 
 
 def check_choice(name, value, choices):

@@ -4,8 +4,10 @@ Tokens are looked up in a table of V rows, sinusoidal positions of a learned sca
 added, the sum is normalized, and the pre-LayerNorm blocks of `blocks.py` work on it,
 without biases and with gated MLPs (https://arxiv.org/abs/2212.14034). After a last
 norm, the masked-token head multiplies by the token table again. Kernels and the table
-start from a normal of standard deviation 0.02. `conditioning` changes one thing at a
-time and leaves the rest as it is.
+start from a normal of standard deviation 0.02 at Crammed BERT's width of 768, and of
+0.02 sqrt(768 / width) at others: so the tokens are as large beside their positions, and
+what a block adds beside the tokens, in every preset. `conditioning` changes one thing
+at a time and leaves the rest as it is.
 
 Id 0 is padding. No token depends on it, however much there is and wherever it stands:
 the mask is made from the ids and handed to each layer that mixes tokens.
@@ -39,13 +41,6 @@ PRESETS = {
     "mini": Size(width=128, num_layers=2, num_heads=4, mlp_ratio=4),
     "crammed": Size(width=768, num_layers=16, num_heads=12, mlp_ratio=4),
 }
-
-
-def _normal(seed=None):
-    return keras.initializers.RandomNormal(stddev=0.02, seed=seed)
-
-
-_FORM = Form(use_bias=False, gated=True, epsilon=1e-12, initializer=_normal)
 
 
 def build_bert(
@@ -90,6 +85,7 @@ def build_bert(
     """
     _check(vocabulary_size, preset, conditioning, condition)
     size = PRESETS[preset]
+    form = _form(size.width)
     # However many seeds the attention layers draw, the other layers get the same.
     seeds = random.Random(random.getrandbits(32))
 
@@ -107,7 +103,7 @@ def build_bert(
         "conditioned_embedding" if in_table else "baseline",
         "raw",
         seeds,
-        _normal,
+        form.initializer,
     )
     if conditioning == "conditioned_embedding" and not in_table:
         x = _mix(keras_cond.TokenConditioning(name="token_conditioning"), x, mask)
@@ -116,7 +112,7 @@ def build_bert(
     if conditioning == "svd_graying":
         x = _mix(keras_cond.SVDTokenGraying(name="token_graying"), x, mask)
     x = ScaledSinusoidalPositions(name="positions")(x, mask)
-    x = norm("embedding_norm", _FORM)(x)
+    x = norm("embedding_norm", form)(x)
     for index in range(size.num_layers):
         x = add_block(
             x,
@@ -124,10 +120,10 @@ def build_bert(
             size,
             conditioning,
             seeds,
-            _FORM,
+            form,
             attention_mask=attention_mask,
         )
-    x = norm("head_norm", _FORM)(x)
+    x = norm("head_norm", form)(x)
     logits = to_logits(ops.take_along_axis(x, ops.expand_dims(places, 2), axis=1))
     return keras.Model(
         {"ids": ids, "places": places}, logits, name=f"bert_{preset}_{conditioning}"
@@ -161,6 +157,16 @@ def build_classifier(bert, num_outputs):
     seeds = random.Random(random.getrandbits(32))
     outputs = dense(num_outputs, "classifier", seeds, dtype="float32")(mean)
     return keras.Model(ids, outputs, name=f"{bert.name}_classifier")
+
+
+def _form(width):
+    """No biases, gated MLPs, and kernels of a size that suits the width."""
+
+    def normal(seed=None):
+        stddev = 0.02 * (768 / width) ** 0.5
+        return keras.initializers.RandomNormal(stddev=stddev, seed=seed)
+
+    return Form(use_bias=False, gated=True, epsilon=1e-12, initializer=normal)
 
 
 def _real(ids):
