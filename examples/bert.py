@@ -27,18 +27,15 @@ from common.arguments import (
     parse_list,
     training_parser,
 )
-from common.checks import check_train_size
 from common.comparison import Layout, report, train_methods
-from common.corpora import load_corpus
+from common.fine_tuning import fine_tune, print_scores, task_names
 from common.labelled import LABELLED, load_labelled
 from common.masking import mask_text
-from common.metrics import average_score, crammed_average
 from common.runs import new_run_folder
-from common.sentences import fine_tune, prepare_sentences
+from common.sentences import prepare_sentences
 from common.spectra import token_condition_number
-from common.tables import format_table
-from common.text import prepare_text
-from common.tokenization import MASKED_MODEL_TOKENS, NUM_BYTES
+from common.text import load_text
+from common.tokenization import MASKED_MODEL_TOKENS
 from common.training import adamw
 from models.bert import (
     CONDITIONINGS,
@@ -66,7 +63,6 @@ SMOKE = {
     "task_train_size": 64,
     "batch_size": 16,
 }
-GLUE = tuple(name for name in LABELLED if name.startswith("glue/"))
 
 
 def main(argv=None):
@@ -81,7 +77,7 @@ def main(argv=None):
     arguments = parse_arguments(argv)
     methods = parse_list("--method", arguments.method, CONDITIONINGS)
     keras.config.set_dtype_policy(arguments.mixed_precision)
-    text = load_text(arguments)
+    text = load_masked_text(arguments)
     tasks = load_tasks(arguments, text.tokenizer)
     output = arguments.output or f"runs/bert-{text.name}-{arguments.preset}"
     folder = new_run_folder(output, arguments.overwrite)
@@ -140,6 +136,8 @@ def parse_arguments(argv):
     """Read and check the command line."""
     parser = training_parser(
         __doc__.splitlines()[0],
+        PRESETS,
+        CONDITIONINGS,
         epochs=4,
         batch_size=32,
         learning_rate=3e-3,
@@ -147,8 +145,6 @@ def parse_arguments(argv):
     )
     add_text_arguments(parser)
     add = parser.add_argument
-    add("--preset", default="mini", help=", ".join(PRESETS))
-    add("--method", default=",".join(CONDITIONINGS), help="what to compare")
     add(
         "--condition",
         default="sequence",
@@ -160,9 +156,8 @@ def parse_arguments(argv):
     add("--task-epochs", type=int, default=2)
     add("--task-learning-rate", type=float, default=1e-3, help="highest rate")
     arguments = parser.parse_args(argv)
-    check_training_arguments(arguments)
+    check_training_arguments(arguments, PRESETS)
     check_text_arguments(arguments)
-    check_choice("--preset", arguments.preset, PRESETS)
     check_choice("--condition", arguments.condition, CONDITIONS)
     check_count("--task-epochs", arguments.task_epochs)
     check_count("--task-train-size", arguments.task_train_size)
@@ -172,42 +167,21 @@ def parse_arguments(argv):
     return arguments
 
 
-def load_text(arguments):
+def load_masked_text(arguments):
     """The text that the arguments ask for, in windows with masked tokens."""
-    corpus = load_corpus(arguments)
-    preset = arguments.preset
-    plain_bytes = arguments.tokenizer == "bytes"
-    num_byte_tokens = NUM_BYTES + len(MASKED_MODEL_TOKENS)
-    text = prepare_text(
-        corpus,
-        num_byte_tokens if plain_bytes else VOCABULARY_SIZES[preset],
-        CONTEXTS[preset],
-        arguments.batch_size,
-        arguments.seed,
-        arguments.train_size,
-        VALIDATION_SIZES.get(preset),
-        None if arguments.train_size else EPOCH_SIZES.get(preset),
+    text = load_text(
+        arguments,
+        CONTEXTS[arguments.preset],
+        VOCABULARY_SIZES[arguments.preset],
+        VALIDATION_SIZES.get(arguments.preset),
+        EPOCH_SIZES.get(arguments.preset),
         MASKED_MODEL_TOKENS,
-    )
-    check_train_size(
-        arguments.train_size,
-        text.num_train,
-        arguments.batch_size,
-        corpus.where,
-        what="windows",
     )
     return mask_text(text, arguments.batch_size, arguments.seed)
 
 
 def load_tasks(arguments, tokenizer):
     """The tasks that `--task` names, in rows of ids."""
-    if arguments.task == "none":
-        return []
-    names = parse_list("--task", arguments.task, (*LABELLED, "glue", "none"))
-    if "none" in names:
-        raise ValueError(f"--task: got {arguments.task!r}, expected none alone.")
-    if "glue" in names:
-        names = [name for name in names if name not in (*GLUE, "glue")] + list(GLUE)
     preset = arguments.preset
     return [
         prepare_sentences(
@@ -220,7 +194,7 @@ def load_tasks(arguments, tokenizer):
             None if arguments.task_train_size else TASK_EPOCH_SIZES.get(preset),
             TASK_VALIDATION_SIZES.get(preset),
         )
-        for name in names
+        for name in task_names(arguments.task)
     ]
 
 
@@ -271,37 +245,6 @@ def run_task(task, method, arguments, folder):
     result = fine_tune(classifier, task, optimizer, arguments.task_epochs)
     classifier.save(folder / f"{method}-{task.name.replace('/', '-')}.keras")
     return result
-
-
-def print_scores(results, tasks):
-    """Print one row for each score, one column for each method."""
-    rows = []
-    for task in tasks:
-        for split in task.validation:
-            place = f"{task.name} {split}" if len(task.validation) > 1 else task.name
-            for metric in task.metrics:
-                cells = [
-                    f"{result['tasks'][task.name]['scores'][split][metric]:.4f}"
-                    for result in results.values()
-                ]
-                most_frequent = "-"
-                if task.majority:
-                    most_frequent = f"{task.majority[split][metric]:.4f}"
-                rows.append([f"{place}: {metric}", most_frequent, *cells])
-    if {task.name for task in tasks} >= set(GLUE):
-        scores = {
-            method: {name: result["tasks"][name]["scores"] for name in GLUE}
-            for method, result in results.items()
-        }
-        for title, average in (
-            ("GLUE: average of tasks", average_score),
-            ("GLUE: average of Crammed BERT", crammed_average),
-        ):
-            rows.append(
-                [title, "-", *(f"{average(scores[method]):.4f}" for method in results)]
-            )
-    print("\nScores in validation, beside those of the most frequent class:")
-    print(format_table(["score", "most frequent", *results], rows))
 
 
 if __name__ == "__main__":

@@ -33,13 +33,10 @@ from common.arguments import (
     parse_list,
     training_parser,
 )
-from common.checks import check_train_size
 from common.comparison import Layout, report, train_methods
-from common.corpora import load_corpus
 from common.runs import new_run_folder
 from common.spectra import token_condition_number
-from common.text import prepare_text
-from common.tokenization import NUM_BYTE_TOKENS
+from common.text import load_text
 from common.training import adamw
 from models.conditioned_tied_embedding import HEAD_TABLES, token_tables
 from models.generation import generate
@@ -121,6 +118,8 @@ def parse_arguments(argv):
     """Read and check the command line."""
     parser = training_parser(
         __doc__.splitlines()[0],
+        PRESETS,
+        CONDITIONINGS,
         epochs=4,
         batch_size=32,
         learning_rate=3e-3,
@@ -128,8 +127,6 @@ def parse_arguments(argv):
     )
     add_text_arguments(parser)
     add = parser.add_argument
-    add("--preset", default="mini", help=", ".join(PRESETS))
-    add("--method", default=",".join(CONDITIONINGS), help="what to compare")
     add(
         "--head-table", default="raw", help="of conditioned_embedding: raw, conditioned"
     )
@@ -138,9 +135,8 @@ def parse_arguments(argv):
     add("--prompt", default="", help="what the samples begin with")
     add("--temperature", type=float, default=0.8, help="of the samples; 0 is greedy")
     arguments = parser.parse_args(argv)
-    check_training_arguments(arguments)
+    check_training_arguments(arguments, PRESETS)
     check_text_arguments(arguments)
-    check_choice("--preset", arguments.preset, PRESETS)
     check_choice("--head-table", arguments.head_table, HEAD_TABLES)
     if not 0 <= arguments.dropout < 1:
         raise ValueError(
@@ -158,25 +154,13 @@ def parse_arguments(argv):
 
 def load_task(arguments):
     """The text that the arguments ask for, in windows."""
-    corpus = load_corpus(arguments)
     context = CONTEXTS[arguments.preset]
-    plain_bytes = arguments.tokenizer == "bytes"
-    task = prepare_text(
-        corpus,
-        NUM_BYTE_TOKENS if plain_bytes else VOCABULARY_SIZES[arguments.preset],
+    task = load_text(
+        arguments,
         context,
-        arguments.batch_size,
-        arguments.seed,
-        arguments.train_size,
+        VOCABULARY_SIZES[arguments.preset],
         VALIDATION_SIZES.get(arguments.preset),
-        None if arguments.train_size else EPOCH_SIZES.get(arguments.preset),
-    )
-    check_train_size(
-        arguments.train_size,
-        task.num_train,
-        arguments.batch_size,
-        corpus.where,
-        what="windows",
+        EPOCH_SIZES.get(arguments.preset),
     )
     prompt = len(task.tokenizer.encode(arguments.prompt).ids)
     if prompt + 2 > context:

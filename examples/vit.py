@@ -21,7 +21,6 @@ What to expect of the two commands, on two CPU cores:
 
 import keras
 from common.arguments import (
-    check_choice,
     check_training_arguments,
     parse_list,
     training_parser,
@@ -104,19 +103,16 @@ def parse_arguments(argv):
     """Read and check the command line."""
     parser = training_parser(
         __doc__.splitlines()[0],
+        PRESETS,
+        CONDITIONINGS,
         epochs=12,
         batch_size=50,
         learning_rate=3e-3,
         weight_decay=0.05,
     )
     parser.add_argument("--dataset", default="digits")
-    parser.add_argument("--preset", default="mini", help=", ".join(PRESETS))
-    parser.add_argument(
-        "--method", default=",".join(CONDITIONINGS), help="what to compare"
-    )
     arguments = parser.parse_args(argv)
-    check_training_arguments(arguments)
-    check_choice("--preset", arguments.preset, PRESETS)
+    check_training_arguments(arguments, PRESETS)
     if arguments.smoke:
         vars(arguments).update(SMOKE)
     return arguments

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import tokenizers
 from common import corpora
+from common.fine_tuning import fine_tune
 from common.labelled import LABELLED, Examples, LabelledTexts, load_labelled
 from common.masking import MaskedWindows, mask_text, mask_tokens
 from common.rows import FilledRows, ShuffledRows
-from common.sentences import encode_sentences, fine_tune, prepare_sentences
+from common.sentences import encode_sentences, prepare_sentences
 from common.text import entropy, prepare_text
 from common.tokenization import MASKED_MODEL_TOKENS, train_tokenizer
 from common.windows import TrainingWindows
@@ -638,7 +639,6 @@ def test_glue_is_its_eight_tasks_and_their_averages(tmp_path, monkeypatch, capsy
 
     monkeypatch.setattr(bert, "load_labelled", load)
     monkeypatch.setattr(bert, "run_task", run_task)
-    monkeypatch.setattr(bert, "GLUE", tuple(n for n in LABELLED if n[:4] == "glue"))
     arguments = ["--smoke", "--method", "baseline", "--task", "glue,imdb_reviews"]
     arguments += ["--text", str(write_topics(tmp_path / "topics.txt"))]
     bert.main(

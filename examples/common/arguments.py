@@ -7,11 +7,15 @@ from .tokenization import TOKENIZERS
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 
 
-def training_parser(description, epochs, batch_size, learning_rate, weight_decay):
+def training_parser(
+    description, presets, methods, epochs, batch_size, learning_rate, weight_decay
+):
     """Parser with the arguments of a training run.
 
     Args:
         description: First line of the help text.
+        presets: Names of the presets, `mini` among them.
+        methods: Names of the methods, which are compared by default.
         epochs: Default number of passes over the training data.
         batch_size: Default number of examples in a batch.
         learning_rate: Default highest learning rate, reached after the warm-up.
@@ -24,6 +28,8 @@ def training_parser(description, epochs, batch_size, learning_rate, weight_decay
         description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     add = parser.add_argument
+    add("--preset", default="mini", help=", ".join(presets))
+    add("--method", default=",".join(methods), help="what to compare")
     add("--data-dir", help="folder of the data; default: tensorflow-datasets' own")
     add("--train-size", type=int, help="number of training examples; default: all")
     add("--epochs", type=int, default=epochs)
@@ -64,11 +70,12 @@ def check_text_arguments(arguments):
         )
 
 
-def check_training_arguments(arguments):
+def check_training_arguments(arguments, presets):
     """Raise ValueError unless the arguments of `training_parser` make sense.
 
     Args:
         arguments: What the parser returned.
+        presets: Names of the presets.
     """
     for name in ("epochs", "batch_size", "train_size"):
         check_count(_flag(name), getattr(arguments, name))
@@ -82,6 +89,7 @@ def check_training_arguments(arguments):
         raise ValueError(
             f"--seed: got {arguments.seed}, expected a whole number from 0."
         )
+    check_choice("--preset", arguments.preset, presets)
     check_choice("--mixed-precision", arguments.mixed_precision, PRECISIONS)
 
 

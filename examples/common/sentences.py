@@ -11,7 +11,6 @@ from .metrics import scores
 from .rows import FilledRows, ShuffledRows
 from .text_files import END_OF_TEXT
 from .tokenization import PADDING
-from .training import fit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,33 +133,3 @@ def prepare_sentences(
         num_train=num_train,
         majority=majority,
     )
-
-
-def fine_tune(classifier, task, optimizer, epochs):
-    """Train a classifier on a task and judge it.
-
-    Args:
-        classifier: `keras.Model` from ids to `task.num_labels` outputs.
-        task: A `SentenceTask`.
-        optimizer: `keras.optimizers.Optimizer`.
-        epochs: Number of epochs.
-
-    Returns:
-        Dict for results.json: `scores` (validation split -> metric -> value), the
-        training `loss` of each epoch and its `seconds`.
-    """
-    if task.num_labels == 1:
-        loss = keras.losses.MeanSquaredError()
-    else:
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    classifier.compile(optimizer=optimizer, loss=loss)
-    history, seconds = fit(classifier, task.train, None, epochs)
-    judged = {
-        name: scores(
-            task.metrics,
-            labels,
-            classifier.predict(batches, verbose=0)[: len(labels)],
-        )
-        for name, (batches, labels) in task.validation.items()
-    }
-    return {"scores": judged, "loss": history["loss"], "seconds": seconds}

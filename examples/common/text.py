@@ -7,8 +7,9 @@ import numpy as np
 import tokenizers
 
 from .checks import check_train_size
+from .corpora import load_corpus
 from .text_files import END_OF_TEXT
-from .tokenization import train_tokenizer
+from .tokenization import NUM_BYTES, train_tokenizer
 from .windows import EvaluationWindows, TrainingWindows, encode
 
 _NUM_PROBES = 64
@@ -46,6 +47,55 @@ class TextTask:
     def vocabulary_size(self):
         """Number of tokens the tokenizer knows."""
         return self.tokenizer.get_vocab_size()
+
+
+def load_text(
+    arguments,
+    context,
+    vocabulary_size,
+    validation_size,
+    epoch_size,
+    special_tokens=(END_OF_TEXT,),
+):
+    """Load the text that a command line asks for.
+
+    Args:
+        arguments: Has what `arguments.training_parser` and `add_text_arguments` add.
+        context: Tokens in a window.
+        vocabulary_size: Largest number of tokens, unless they are plain bytes.
+        validation_size: See `prepare_text`.
+        epoch_size: See `prepare_text`; where the command line says from how many
+            windows to draw, an epoch draws them all.
+        special_tokens: See `tokenization.train_tokenizer`.
+
+    Returns:
+        A `TextTask`.
+
+    Raises:
+        ValueError: If the text cannot be had, or there is less than is asked for.
+    """
+    corpus = load_corpus(arguments)
+    if arguments.tokenizer == "bytes":
+        vocabulary_size = NUM_BYTES + len(special_tokens)
+    task = prepare_text(
+        corpus,
+        vocabulary_size,
+        context,
+        arguments.batch_size,
+        arguments.seed,
+        arguments.train_size,
+        validation_size,
+        None if arguments.train_size else epoch_size,
+        special_tokens,
+    )
+    check_train_size(
+        arguments.train_size,
+        task.num_train,
+        arguments.batch_size,
+        corpus.where,
+        what="windows",
+    )
+    return task
 
 
 def prepare_text(

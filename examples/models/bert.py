@@ -56,12 +56,7 @@ def build_bert(
             `"baseline"` changes nothing;
             `"conditioned_embedding"` conditions the tokens as they leave the embedding,
             before the positions are added (https://arxiv.org/abs/2505.12789);
-            `"spectral_attention"` replaces `MultiHeadAttention` by
-            `SpectralAttention`, whose default adds 10 times the identity to the
-            query, key and value kernels (https://arxiv.org/abs/2603.07162,
-            Definition 3.6);
-            `"conditioned_init"` starts query and key from semi-orthogonal and
-            value from identity matrices (ICLR 2026, Algorithm 1);
+            `"spectral_attention"` and `"conditioned_init"` are as in `vit.build_vit`;
             `"dct_graying"` and `"svd_graying"` flatten the spectrum of the embedded
             tokens, before the positions are added (https://arxiv.org/abs/2505.01996,
             with tokens in place of patches).
