@@ -20,16 +20,20 @@ import keras
 from common.arguments import (
     add_text_arguments,
     check_choice,
-    check_count,
-    check_learning_rate,
     check_text_arguments,
     check_training_arguments,
     parse_list,
     training_parser,
 )
 from common.comparison import Layout, report, train_methods
-from common.fine_tuning import fine_tune, print_scores, task_names
-from common.labelled import LABELLED, load_labelled
+from common.fine_tuning import (
+    add_task_arguments,
+    check_task_arguments,
+    fine_tune,
+    print_scores,
+    task_names,
+)
+from common.labelled import load_labelled
 from common.masking import mask_text
 from common.runs import new_run_folder
 from common.sentences import prepare_sentences
@@ -45,15 +49,17 @@ from models.bert import (
     build_classifier,
 )
 
-CONTEXTS = {"smoke": 32, "mini": 64, "crammed": 128}
-VOCABULARY_SIZES = {"smoke": 300, "mini": 2048, "crammed": 32768}
+CONTEXTS = {"smoke": 32, "mini": 48, "crammed": 128}
+VOCABULARY_SIZES = {"smoke": 300, "mini": 512, "crammed": 32768}
 # What keeps a run of the mini preset to minutes: windows (texts) of an epoch, drawn
 # from all unless --train-size (--task-train-size) says from how many, and windows
 # (texts of a split) to validate on.
-EPOCH_SIZES = {"mini": 6000}
+EPOCH_SIZES = {"mini": 5000}
 VALIDATION_SIZES = {"smoke": 32, "mini": 2000}
-TASK_EPOCH_SIZES = {"mini": 8000}
+TASK_EPOCH_SIZES = {"mini": 6000}
 TASK_VALIDATION_SIZES = {"smoke": 40, "mini": 4000}
+# Crammed BERT's.
+OPTIMIZER = {"beta_2": 0.98, "global_clipnorm": 0.5}
 # What --smoke replaces: one epoch of four batches through the smallest model.
 SMOKE = {
     "preset": "smoke",
@@ -139,29 +145,22 @@ def parse_arguments(argv):
         PRESETS,
         CONDITIONINGS,
         epochs=4,
-        batch_size=32,
+        batch_size=16,
         learning_rate=3e-3,
         weight_decay=0.01,
     )
     add_text_arguments(parser)
-    add = parser.add_argument
-    add(
+    add_task_arguments(parser)
+    parser.add_argument(
         "--condition",
         default="sequence",
         help=f"what conditioned_embedding conditions: {', '.join(CONDITIONS)}",
     )
-    add("--task", default="wordnet", help=f"{', '.join(LABELLED)}, glue or none")
-    add("--task-data-dir", help="folder of the tasks' data; default: --data-dir")
-    add("--task-train-size", type=int, help="number of training texts; default: all")
-    add("--task-epochs", type=int, default=2)
-    add("--task-learning-rate", type=float, default=1e-3, help="highest rate")
     arguments = parser.parse_args(argv)
     check_training_arguments(arguments, PRESETS)
     check_text_arguments(arguments)
     check_choice("--condition", arguments.condition, CONDITIONS)
-    check_count("--task-epochs", arguments.task_epochs)
-    check_count("--task-train-size", arguments.task_train_size)
-    check_learning_rate("--task-learning-rate", arguments.task_learning_rate)
+    check_task_arguments(arguments)
     if arguments.smoke:
         vars(arguments).update(SMOKE)
     return arguments
@@ -213,6 +212,7 @@ def build_model(text, method, arguments):
             arguments.learning_rate,
             arguments.weight_decay,
             num_steps=arguments.epochs * len(text.train),
+            **OPTIMIZER,
         ),
         loss=keras.losses.SparseCategoricalCrossentropy(
             **loss, reduction="mean_with_sample_weight"
@@ -241,6 +241,7 @@ def run_task(task, method, arguments, folder):
         arguments.task_learning_rate,
         arguments.weight_decay,
         num_steps=arguments.task_epochs * len(task.train),
+        **OPTIMIZER,
     )
     result = fine_tune(classifier, task, optimizer, arguments.task_epochs)
     classifier.save(folder / f"{method}-{task.name.replace('/', '-')}.keras")

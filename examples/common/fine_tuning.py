@@ -2,13 +2,39 @@
 
 import keras
 
-from .arguments import parse_list
+from .arguments import check_count, check_learning_rate, parse_list
 from .labelled import LABELLED
 from .metrics import average_score, crammed_average, scores
 from .tables import format_table
 from .training import fit
 
 GLUE = tuple(name for name in LABELLED if name.startswith("glue/"))
+
+
+def add_task_arguments(parser):
+    """Add the arguments that choose tasks and how they are trained on.
+
+    Args:
+        parser: From `arguments.training_parser`.
+    """
+    add = parser.add_argument
+    add("--task", default="wordnet", help=f"{', '.join(LABELLED)}, glue or none")
+    add("--task-data-dir", help="folder of the tasks' data; default: --data-dir")
+    add("--task-train-size", type=int, help="number of training texts; default: all")
+    add("--task-epochs", type=int, default=2)
+    add("--task-learning-rate", type=float, default=1e-3, help="highest rate")
+
+
+def check_task_arguments(arguments):
+    """Raise ValueError unless the arguments of `add_task_arguments` make sense.
+
+    Args:
+        arguments: What the parser returned.
+    """
+    check_count("--task-epochs", arguments.task_epochs)
+    check_count("--task-train-size", arguments.task_train_size)
+    check_learning_rate("--task-learning-rate", arguments.task_learning_rate)
+    task_names(arguments.task)
 
 
 def task_names(text):
