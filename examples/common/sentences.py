@@ -12,6 +12,9 @@ from .rows import FilledRows, ShuffledRows
 from .text_files import END_OF_TEXT
 from .tokenization import PADDING
 
+# An encoding takes many times the memory of its ids.
+_TEXTS_AT_A_TIME = 1000
+
 
 @dataclasses.dataclass(frozen=True)
 class SentenceTask:
@@ -66,8 +69,11 @@ def encode_sentences(tokenizer, texts, length):
     padding_id = encoder.token_to_id(PADDING)
     encoder.enable_padding(length=length, pad_id=padding_id, pad_token=PADDING)
     rows = [text if len(text) == 2 else text[0] for text in texts]
-    encodings = encoder.encode_batch_fast(rows)
-    return np.array([encoding.ids for encoding in encodings], "int32")
+    ids = np.zeros((len(rows), length), "int32")
+    for first in range(0, len(rows), _TEXTS_AT_A_TIME):
+        some = slice(first, first + _TEXTS_AT_A_TIME)
+        ids[some] = [one.ids for one in encoder.encode_batch_fast(rows[some])]
+    return ids
 
 
 def prepare_sentences(
