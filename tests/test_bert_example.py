@@ -69,9 +69,9 @@ def spread(row, places, length):
 @pytest.mark.parametrize("variant", VARIANTS, ids=NAMES)
 def test_no_token_depends_on_padding_or_batch_mates(variant):
     model = lively_bert(**variant)
-    for num_tokens in (3, 16, 20):  # fewer than channels, as many, more
+    for num_tokens in (5, 20):  # fewer than channels, and more
         row = random_ids(1, num_tokens, seed=num_tokens)
-        expected = to_numpy(model(inputs_of(row)))[0]
+        expected = model.predict(inputs_of(row), verbose=0)[0]
         assert np.abs(expected[0] - expected[1]).max() > 1e-2
         length = num_tokens + 7
         middle = np.delete(np.arange(length), np.arange(1, 8))
@@ -88,17 +88,17 @@ def test_no_token_depends_on_padding_or_batch_mates(variant):
                 random_ids(1, length, seed=9)[0],
             ]
         )
-        logits = to_numpy(model(inputs_of(batch)))
+        logits = model.predict(inputs_of(batch), verbose=0)
         for one, places in zip(logits, layouts, strict=False):
             np.testing.assert_allclose(one[places], expected, atol=1e-5)
         assert np.isfinite(logits).all()
 
 
-@pytest.mark.parametrize("conditioning", CONDITIONINGS)
+@pytest.mark.parametrize("conditioning", ["baseline", "conditioned_embedding"])
 def test_token_of_padding_reaches_no_output_by_any_route(conditioning, tmp_path):
     model = lively_bert(conditioning=conditioning)
     classifier = build_classifier(model, 3)
-    ids = np.pad(random_ids(2, 5), ((0, 0), (2, 3)))
+    ids = np.pad(random_ids(2, 7), ((0, 0), (2, 3)))
     outer_ids = keras.Input((None,), dtype="int32")
     outer = keras.Model(outer_ids, classifier(ops.cast(outer_ids + 0, "int32")))
 
@@ -111,7 +111,7 @@ def test_token_of_padding_reaches_no_output_by_any_route(conditioning, tmp_path)
             to_numpy(loaded(inputs_of(ids))),
         )
         # The first logit is that of padding itself.
-        of_tokens = [logits[:, 2:7, 1:] for logits in every_logit]
+        of_tokens = [logits[:, 2:9, 1:] for logits in every_logit]
         return [*of_tokens, to_numpy(classifier(ids)), to_numpy(outer(ids))]
 
     before = outputs()
@@ -125,10 +125,12 @@ def test_token_of_padding_reaches_no_output_by_any_route(conditioning, tmp_path)
                 np.testing.assert_allclose(outputs_by_route[place], expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=NAMES)
-def test_rows_of_padding_alone_train_without_nan(variant):
-    model = lively_bert(**variant)
-    ids = np.concatenate([np.zeros((1, 6), "int32"), random_ids(1, 6)])
+@pytest.mark.parametrize(
+    "conditioning", ["baseline", "conditioned_embedding", "dct_graying", "svd_graying"]
+)
+def test_rows_of_padding_alone_train_without_nan(conditioning):
+    model = lively_bert(conditioning=conditioning)
+    ids = np.concatenate([np.zeros((1, 12), "int32"), random_ids(1, 12)])
     gradients = weight_gradients(
         model, lambda: ops.sum(ops.square(model(inputs_of(ids))))
     )
@@ -141,9 +143,9 @@ def test_rows_of_padding_alone_train_without_nan(variant):
 def test_text_is_read_as_the_mean_of_its_tokens():
     model = lively_bert()
     classifier = build_classifier(model, 3)
-    ids = np.pad(random_ids(2, 5), ((0, 0), (1, 2)))
+    ids = np.pad(random_ids(2, 9), ((0, 0), (1, 2)))
     tokens = keras.Model(model.input, model.get_layer("head_norm").output)
-    mean = to_numpy(tokens(inputs_of(ids)))[:, 1:6].mean(axis=1)
+    mean = to_numpy(tokens(inputs_of(ids)))[:, 1:10].mean(axis=1)
     kernel, bias = map(to_numpy, classifier.get_layer("classifier").weights)
     np.testing.assert_allclose(
         to_numpy(classifier(ids)), mean @ kernel + bias, atol=1e-5
@@ -242,7 +244,7 @@ def test_conditionings_change_the_output_but_no_weight_outside_attention():
 @pytest.mark.parametrize("condition", ["sequence", "table"])
 def test_embedding_is_the_conditioned_one_and_the_head_is_raw(condition):
     model = lively_bert(conditioning="conditioned_embedding", condition=condition)
-    ids = np.pad(random_ids(2, 6), ((0, 0), (1, 2)))
+    ids = np.pad(random_ids(2, 9), ((0, 0), (1, 2)))
     outputs = [
         model.get_layer("positions").input[0],
         model.get_layer("head_norm").output,
@@ -259,18 +261,24 @@ def test_embedding_is_the_conditioned_one_and_the_head_is_raw(condition):
     np.testing.assert_allclose(logits, x @ table.T, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-@pytest.mark.parametrize("variant", VARIANTS, ids=NAMES)
+@pytest.mark.parametrize(
+    "variant, policy",
+    [
+        *((variant, "mixed_bfloat16") for variant in VARIANTS),
+        *((variant, "mixed_float16") for variant in VARIANTS[:2]),
+    ],
+)
 def test_mixed_precision_is_float32_but_for_rounding(variant, policy):
-    ids = np.concatenate([np.pad(random_ids(1, 6), ((0, 0), (0, 3))), random_ids(1, 9)])
+    ids = np.pad(random_ids(1, 9), ((0, 0), (0, 3)))
+    ids = np.concatenate([ids, random_ids(1, 12)])
     expected = lively_bert(**variant)
     keras.config.set_dtype_policy(policy)
     model = lively_bert(**variant)
     model.set_weights(expected.get_weights())
     logits = model(inputs_of(ids))
     assert dtype_of(logits) == "float32"
-    # The first row has six tokens; what stands at padding means nothing.
-    error = to_numpy(logits)[0, :6] - to_numpy(expected(inputs_of(ids)))[0, :6]
+    # The first row has nine tokens; what stands at padding means nothing.
+    error = to_numpy(logits)[0, :9] - to_numpy(expected(inputs_of(ids)))[0, :9]
     assert np.abs(error).max() < (0.15 if policy == "mixed_bfloat16" else 0.03)
     assert {weight.dtype for weight in model.trainable_weights} == {"float32"}
 
