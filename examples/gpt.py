@@ -26,25 +26,18 @@ baseline 4.61, of conditioned_embedding 4.22, of conditioned_init 4.96.
 import keras
 import numpy as np
 from common.arguments import (
+    add_text_arguments,
     check_choice,
+    check_text_arguments,
     check_training_arguments,
     parse_list,
     training_parser,
 )
-from common.checks import check_train_size
-from common.comparison import (
-    histories,
-    print_condition_numbers,
-    print_results,
-    train_methods,
-)
-from common.corpora import load_dataset, load_text_files
+from common.comparison import Layout, report, train_methods
 from common.data_parallel import use_all_devices
-from common.plots import plot_curves
-from common.runs import environment, new_run_folder, write_results
+from common.runs import new_run_folder
 from common.spectra import token_condition_number
-from common.text import prepare_text
-from common.tokenization import NUM_BYTE_TOKENS, TOKENIZERS
+from common.text import load_text
 from common.training import adamw
 from models.generation import generate, token_tables
 from models.gpt import CONDITIONINGS, HEAD_TABLES, PRESETS, build_gpt
@@ -94,44 +87,31 @@ def main(argv=None):
         arguments.epochs,
         folder,
     )
-    write_results(
-        folder / "results.json",
-        {
-            "arguments": vars(arguments),
-            "environment": environment(),
-            "train_windows": task.num_train,
-            "validation_windows": task.num_validation,
-            "context": task.context,
-            "vocabulary_size": task.vocabulary_size,
-            "unigram_entropy": task.unigram_entropy,
-            "methods": results,
+    for method, result in results.items():
+        print(f"\n{method} writes:\n{result['sample']}")
+    facts = {
+        "train_windows": task.num_train,
+        "validation_windows": task.num_validation,
+        "context": task.context,
+        "vocabulary_size": task.vocabulary_size,
+        "unigram_entropy": task.unigram_entropy,
+    }
+    layout = Layout(
+        title=f"GPT-{arguments.preset} on {task.name}, seed {arguments.seed}",
+        panels={
+            "validation loss (nats per token)": "val_loss",
+            "training loss (nats per token)": "loss",
         },
-    )
-    plot_curves(
-        folder / "curves.png",
-        f"GPT-{arguments.preset} on {task.name}, seed {arguments.seed}",
-        {
-            "validation loss (nats per token)": histories(results, "val_loss"),
-            "training loss (nats per token)": histories(results, "loss"),
-        },
-    )
-    print_results(
-        f"Validation loss (nats per token; unigram entropy {task.unigram_entropy:.4f}) "
-        "and perplexity",
-        results,
-        {"loss": ".4f", "perplexity": ".2f"},
-    )
-    print_condition_numbers(
-        results,
-        {
+        table="Validation loss (nats per token; unigram entropy "
+        f"{task.unigram_entropy:.4f}) and perplexity",
+        columns={"loss": ".4f", "perplexity": ".2f"},
+        token_columns={
             "table": "table",
             "before positions": "tokens",
             "into block 0": "block_input",
         },
     )
-    for method, result in results.items():
-        print(f"\n{method} writes:\n{result['sample']}")
-    print(f"\nCurves: {folder / 'curves.png'}\nNumbers: {folder / 'results.json'}")
+    report(folder, arguments, facts, results, layout)
     return folder
 
 
@@ -139,18 +119,15 @@ def parse_arguments(argv):
     """Read and check the command line."""
     parser = training_parser(
         __doc__.splitlines()[0],
+        PRESETS,
+        CONDITIONINGS,
         epochs=4,
         batch_size=32,
         learning_rate=3e-3,
         weight_decay=0.1,
     )
+    add_text_arguments(parser)
     add = parser.add_argument
-    add("--dataset", default="wordnet")
-    add("--text", help="a UTF-8 file or a folder of them, in place of a data set")
-    add("--validation-text", help="the same to validate on; default: part of --text")
-    add("--preset", default="mini", help=", ".join(PRESETS))
-    add("--method", default=",".join(CONDITIONINGS), help="what to compare")
-    add("--tokenizer", default="bpe", help=", ".join(TOKENIZERS))
     add(
         "--head-table", default="raw", help="of conditioned_embedding: raw, conditioned"
     )
@@ -159,9 +136,8 @@ def parse_arguments(argv):
     add("--prompt", default="", help="what the samples begin with")
     add("--temperature", type=float, default=0.8, help="of the samples; 0 is greedy")
     arguments = parser.parse_args(argv)
-    check_training_arguments(arguments)
-    check_choice("--preset", arguments.preset, PRESETS)
-    check_choice("--tokenizer", arguments.tokenizer, TOKENIZERS)
+    check_training_arguments(arguments, PRESETS)
+    check_text_arguments(arguments)
     check_choice("--head-table", arguments.head_table, HEAD_TABLES)
     if not 0 <= arguments.dropout < 1:
         raise ValueError(
@@ -172,10 +148,6 @@ def parse_arguments(argv):
             f"--temperature: got {arguments.temperature}, expected a finite number "
             "from 0. A usual one is 0.8."
         )
-    if arguments.validation_text is not None and arguments.text is None:
-        raise ValueError(
-            "--validation-text: got one without --text. Pass the training text too."
-        )
     if arguments.smoke:
         vars(arguments).update(SMOKE)
     return arguments
@@ -183,28 +155,13 @@ def parse_arguments(argv):
 
 def load_task(arguments):
     """The text that the arguments ask for, in windows."""
-    if arguments.text is None:
-        corpus = load_dataset(arguments.dataset, arguments.data_dir)
-    else:
-        corpus = load_text_files(arguments.text, arguments.validation_text)
     context = CONTEXTS[arguments.preset]
-    plain_bytes = arguments.tokenizer == "bytes"
-    task = prepare_text(
-        corpus,
-        NUM_BYTE_TOKENS if plain_bytes else VOCABULARY_SIZES[arguments.preset],
+    task = load_text(
+        arguments,
         context,
-        arguments.batch_size,
-        arguments.seed,
-        arguments.train_size,
+        VOCABULARY_SIZES[arguments.preset],
         VALIDATION_SIZES.get(arguments.preset),
-        None if arguments.train_size else EPOCH_SIZES.get(arguments.preset),
-    )
-    check_train_size(
-        arguments.train_size,
-        task.num_train,
-        arguments.batch_size,
-        corpus.where,
-        what="windows",
+        EPOCH_SIZES.get(arguments.preset),
     )
     prompt = len(task.tokenizer.encode(arguments.prompt).ids)
     if prompt + 2 > context:

@@ -21,21 +21,14 @@ What to expect of the two commands, on two CPU cores:
 
 import keras
 from common.arguments import (
-    check_choice,
     check_training_arguments,
     parse_list,
     training_parser,
 )
-from common.comparison import (
-    histories,
-    print_condition_numbers,
-    print_results,
-    train_methods,
-)
+from common.comparison import Layout, report, train_methods
 from common.data_parallel import use_all_devices
 from common.images import load_images
-from common.plots import plot_curves
-from common.runs import environment, new_run_folder, write_results
+from common.runs import new_run_folder
 from common.spectra import token_condition_number
 from common.training import adamw
 from models.vit import CONDITIONINGS, PRESETS, build_vit
@@ -89,32 +82,22 @@ def main(argv=None):
         arguments.epochs,
         folder,
     )
-    write_results(
-        folder / "results.json",
-        {
-            "arguments": vars(arguments),
-            "environment": environment(),
-            "train_images": task.num_train,
-            "validation_images": task.num_validation,
-            "methods": results,
+    facts = {
+        "train_images": task.num_train,
+        "validation_images": task.num_validation,
+    }
+    layout = Layout(
+        title=f"ViT-{arguments.preset} on {task.name}, seed {arguments.seed}",
+        panels={
+            "validation accuracy": "val_accuracy",
+            "validation loss": "val_loss",
+            "training loss": "loss",
         },
+        table="Validation accuracy and loss",
+        columns={"accuracy": ".4f", "loss": ".4f"},
+        token_columns={"before positions": "tokens", "into block 0": "block_input"},
     )
-    plot_curves(
-        folder / "curves.png",
-        f"ViT-{arguments.preset} on {task.name}, seed {arguments.seed}",
-        {
-            "validation accuracy": histories(results, "val_accuracy"),
-            "validation loss": histories(results, "val_loss"),
-            "training loss": histories(results, "loss"),
-        },
-    )
-    print_results(
-        "Validation accuracy and loss", results, {"accuracy": ".4f", "loss": ".4f"}
-    )
-    print_condition_numbers(
-        results, {"before positions": "tokens", "into block 0": "block_input"}
-    )
-    print(f"\nCurves: {folder / 'curves.png'}\nNumbers: {folder / 'results.json'}")
+    report(folder, arguments, facts, results, layout)
     return folder
 
 
@@ -122,19 +105,16 @@ def parse_arguments(argv):
     """Read and check the command line."""
     parser = training_parser(
         __doc__.splitlines()[0],
+        PRESETS,
+        CONDITIONINGS,
         epochs=12,
         batch_size=50,
         learning_rate=3e-3,
         weight_decay=0.05,
     )
     parser.add_argument("--dataset", default="digits")
-    parser.add_argument("--preset", default="mini", help=", ".join(PRESETS))
-    parser.add_argument(
-        "--method", default=",".join(CONDITIONINGS), help="what to compare"
-    )
     arguments = parser.parse_args(argv)
-    check_training_arguments(arguments)
-    check_choice("--preset", arguments.preset, PRESETS)
+    check_training_arguments(arguments, PRESETS)
     if arguments.smoke:
         vars(arguments).update(SMOKE)
     return arguments

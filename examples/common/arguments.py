@@ -2,14 +2,20 @@
 
 import argparse
 
+from .tokenization import TOKENIZERS
+
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 
 
-def training_parser(description, epochs, batch_size, learning_rate, weight_decay):
+def training_parser(
+    description, presets, methods, epochs, batch_size, learning_rate, weight_decay
+):
     """Parser with the arguments of a training run.
 
     Args:
         description: First line of the help text.
+        presets: Names of the presets, `mini` among them.
+        methods: Names of the methods, which are compared by default.
         epochs: Default number of passes over the training data.
         batch_size: Default number of examples in a batch.
         learning_rate: Default highest learning rate, reached after the warm-up.
@@ -22,6 +28,8 @@ def training_parser(description, epochs, batch_size, learning_rate, weight_decay
         description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     add = parser.add_argument
+    add("--preset", default="mini", help=", ".join(presets))
+    add("--method", default=",".join(methods), help="what to compare")
     add("--data-dir", help="folder of the data; default: tensorflow-datasets' own")
     add("--train-size", type=int, help="number of training examples; default: all")
     add("--epochs", type=int, default=epochs)
@@ -37,23 +45,42 @@ def training_parser(description, epochs, batch_size, learning_rate, weight_decay
     return parser
 
 
-def check_training_arguments(arguments):
-    """Raise ValueError unless the arguments of `training_parser` make sense.
+def add_text_arguments(parser):
+    """Add the arguments that choose a text and its tokenizer.
+
+    Args:
+        parser: From `training_parser`.
+    """
+    add = parser.add_argument
+    add("--dataset", default="wordnet")
+    add("--text", help="a UTF-8 file or a folder of them, in place of a data set")
+    add("--validation-text", help="the same to validate on; default: part of --text")
+    add("--tokenizer", default="bpe", help=", ".join(TOKENIZERS))
+
+
+def check_text_arguments(arguments):
+    """Raise ValueError unless the arguments of `add_text_arguments` make sense.
 
     Args:
         arguments: What the parser returned.
     """
-    for name in ("epochs", "batch_size", "train_size"):
-        value = getattr(arguments, name)
-        if value is not None and value < 1:
-            raise ValueError(
-                f"{_flag(name)}: got {value}, expected a whole number from 1. Raise it."
-            )
-    if not 0 < arguments.learning_rate < float("inf"):
+    check_choice("--tokenizer", arguments.tokenizer, TOKENIZERS)
+    if arguments.validation_text is not None and arguments.text is None:
         raise ValueError(
-            f"--learning-rate: got {arguments.learning_rate}, expected a finite number "
-            "above 0. A usual one is 1e-3."
+            "--validation-text: got one without --text. Pass the training text too."
         )
+
+
+def check_training_arguments(arguments, presets):
+    """Raise ValueError unless the arguments of `training_parser` make sense.
+
+    Args:
+        arguments: What the parser returned.
+        presets: Names of the presets.
+    """
+    for name in ("epochs", "batch_size", "train_size"):
+        check_count(_flag(name), getattr(arguments, name))
+    check_learning_rate("--learning-rate", arguments.learning_rate)
     if not 0 <= arguments.weight_decay < float("inf"):
         raise ValueError(
             f"--weight-decay: got {arguments.weight_decay}, expected a finite number "
@@ -63,7 +90,35 @@ def check_training_arguments(arguments):
         raise ValueError(
             f"--seed: got {arguments.seed}, expected a whole number from 0."
         )
+    check_choice("--preset", arguments.preset, presets)
     check_choice("--mixed-precision", arguments.mixed_precision, PRECISIONS)
+
+
+def check_count(name, value):
+    """Raise ValueError unless a number of things is at least 1, or None.
+
+    Args:
+        name: What the message calls the number.
+        value: The number.
+    """
+    if value is not None and value < 1:
+        raise ValueError(
+            f"{name}: got {value}, expected a whole number from 1. Raise it."
+        )
+
+
+def check_learning_rate(name, value):
+    """Raise ValueError unless a learning rate is finite and above 0.
+
+    Args:
+        name: What the message calls the rate.
+        value: The rate.
+    """
+    if not 0 < value < float("inf"):
+        raise ValueError(
+            f"{name}: got {value}, expected a finite number above 0. A usual one is "
+            "1e-3."
+        )
 
 
 def check_choice(name, value, choices):

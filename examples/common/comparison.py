@@ -1,12 +1,35 @@
 """Training of several methods side by side, and the tables that all of them share."""
 
+import dataclasses
+
 import numpy as np
 
 import keras_cond
 
+from .plots import plot_curves
+from .runs import environment, write_results
 from .spectra import attention_condition_numbers
 from .tables import format_number, format_table
 from .training import fit
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """What the report of a run shows.
+
+    Attributes:
+        title: Title of the curves.
+        panels: `{label of the y axis: key of the history}`.
+        table: What the columns of the first table are, as in `"Validation loss"`.
+        columns: `{key of a result, which titles the column: format such as ".4f"}`.
+        token_columns: `{title of the column: key among the condition numbers}`.
+    """
+
+    title: str
+    panels: dict
+    table: str
+    columns: dict
+    token_columns: dict
 
 
 def train_methods(
@@ -54,38 +77,46 @@ def train_methods(
     return results
 
 
-def histories(results, quantity):
-    """One curve for each method."""
-    return {method: result["history"][quantity] for method, result in results.items()}
-
-
-def print_results(title, results, columns):
-    """Print one row for each method, and its seconds per epoch at the end.
+def report(folder, arguments, facts, results, layout):
+    """Write results.json and curves.png, and print the tables.
 
     Args:
-        title: What the columns are, as in `"Validation loss"`.
+        folder: `pathlib.Path` of the run.
+        arguments: The command line, an `argparse.Namespace`.
+        facts: Dict of what else belongs into results.json: sizes of the data.
         results: From `train_methods`.
-        columns: `{title of the column: format such as ".4f"}`, each a key of a result.
+        layout: A `Layout`.
     """
-    print(f"\n{title}; seconds per epoch after the first:")
+    write_results(
+        folder / "results.json",
+        {
+            "arguments": vars(arguments),
+            "environment": environment(),
+            **facts,
+            "methods": results,
+        },
+    )
+    panels = {
+        label: {method: result["history"][key] for method, result in results.items()}
+        for label, key in layout.panels.items()
+    }
+    plot_curves(folder / "curves.png", layout.title, panels)
+    print(f"\n{layout.table}; seconds per epoch after the first:")
     rows = [
         [
             method,
-            *(format(result[column], digits) for column, digits in columns.items()),
+            *(format(result[key], digits) for key, digits in layout.columns.items()),
             f"{result['seconds_per_epoch']:.2f}",
         ]
         for method, result in results.items()
     ]
-    print(format_table(["method", *columns, "s/epoch"], rows))
+    print(format_table(["method", *layout.columns, "s/epoch"], rows))
+    _print_condition_numbers(results, layout.token_columns)
+    print(f"\nCurves: {folder / 'curves.png'}\nNumbers: {folder / 'results.json'}")
 
 
-def print_condition_numbers(results, token_columns):
-    """Print what training did to the condition numbers.
-
-    Args:
-        results: From `train_methods`.
-        token_columns: `{title of the column: key among the condition numbers}`.
-    """
+def _print_condition_numbers(results, token_columns):
+    """Print what training did to the condition numbers."""
     print("\nCondition numbers (medians), before -> after training, of the tokens:")
     _print_changes(
         results,

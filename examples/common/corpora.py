@@ -38,6 +38,23 @@ class Corpus:
     where: str
 
 
+def load_corpus(arguments):
+    """Load the text that a command line asks for.
+
+    Args:
+        arguments: Has what `arguments.add_text_arguments` adds, and `data_dir`.
+
+    Returns:
+        A `Corpus`.
+
+    Raises:
+        ValueError: See `load_dataset` and `load_text_files`.
+    """
+    if arguments.text is None:
+        return load_dataset(arguments.dataset, arguments.data_dir)
+    return load_text_files(arguments.text, arguments.validation_text)
+
+
 def load_dataset(name, data_dir):
     """Load one of `DATASETS`.
 

@@ -7,7 +7,9 @@ import numpy as np
 import tokenizers
 
 from .checks import check_train_size
-from .tokenization import train_tokenizer
+from .corpora import load_corpus
+from .text_files import END_OF_TEXT
+from .tokenization import NUM_BYTES, train_tokenizer
 from .windows import EvaluationWindows, TrainingWindows, encode
 
 _NUM_PROBES = 64
@@ -47,6 +49,55 @@ class TextTask:
         return self.tokenizer.get_vocab_size()
 
 
+def load_text(
+    arguments,
+    context,
+    vocabulary_size,
+    validation_size,
+    epoch_size,
+    special_tokens=(END_OF_TEXT,),
+):
+    """Load the text that a command line asks for.
+
+    Args:
+        arguments: Has what `arguments.training_parser` and `add_text_arguments` add.
+        context: Tokens in a window.
+        vocabulary_size: Largest number of tokens, unless they are plain bytes.
+        validation_size: See `prepare_text`.
+        epoch_size: See `prepare_text`; where the command line says from how many
+            windows to draw, an epoch draws them all.
+        special_tokens: See `tokenization.train_tokenizer`.
+
+    Returns:
+        A `TextTask`.
+
+    Raises:
+        ValueError: If the text cannot be had, or there is less than is asked for.
+    """
+    corpus = load_corpus(arguments)
+    if arguments.tokenizer == "bytes":
+        vocabulary_size = NUM_BYTES + len(special_tokens)
+    task = prepare_text(
+        corpus,
+        vocabulary_size,
+        context,
+        arguments.batch_size,
+        arguments.seed,
+        arguments.train_size,
+        validation_size,
+        None if arguments.train_size else epoch_size,
+        special_tokens,
+    )
+    check_train_size(
+        arguments.train_size,
+        task.num_train,
+        arguments.batch_size,
+        corpus.where,
+        what="windows",
+    )
+    return task
+
+
 def prepare_text(
     corpus,
     vocabulary_size,
@@ -56,6 +107,7 @@ def prepare_text(
     train_size=None,
     validation_size=None,
     epoch_size=None,
+    special_tokens=(END_OF_TEXT,),
 ):
     """Turn a corpus into a `TextTask`.
 
@@ -71,6 +123,7 @@ def prepare_text(
         validation_size: The same for validation.
         epoch_size: Largest number of training windows that one epoch draws; `None`
             draws all.
+        special_tokens: See `tokenization.train_tokenizer`.
 
     Returns:
         A `TextTask`.
@@ -78,7 +131,7 @@ def prepare_text(
     Raises:
         ValueError: If the text is too short for what is asked.
     """
-    tokenizer = train_tokenizer(corpus.train, vocabulary_size)
+    tokenizer = train_tokenizer(corpus.train, vocabulary_size, special_tokens)
     train = encode(tokenizer, corpus.train, train_size and train_size * context)
     held_out = encode(
         tokenizer, corpus.validation, validation_size and validation_size * context + 1

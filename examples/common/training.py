@@ -12,7 +12,7 @@ _WITHOUT_DECAY = ("bias", "gamma", "beta", "embeddings")
 _WARMUP_FRACTION = 0.1
 
 
-def adamw(learning_rate, weight_decay, num_steps):
+def adamw(learning_rate, weight_decay, num_steps, **kwargs):
     """AdamW with linear warm-up over a tenth of the steps, then cosine decay to 0.
 
     Biases, LayerNorm's scale and shift and learned positions do not decay.
@@ -21,6 +21,7 @@ def adamw(learning_rate, weight_decay, num_steps):
         learning_rate: Highest learning rate.
         weight_decay: Decoupled weight decay.
         num_steps: Number of steps of the whole training.
+        **kwargs: Further arguments of `keras.optimizers.AdamW`.
 
     Returns:
         A `keras.optimizers.AdamW`.
@@ -32,7 +33,7 @@ def adamw(learning_rate, weight_decay, num_steps):
         warmup_target=learning_rate,
         warmup_steps=warmup,
     )
-    optimizer = keras.optimizers.AdamW(schedule, weight_decay=weight_decay)
+    optimizer = keras.optimizers.AdamW(schedule, weight_decay=weight_decay, **kwargs)
     optimizer.exclude_from_weight_decay(var_names=list(_WITHOUT_DECAY))
     return optimizer
 
@@ -43,7 +44,7 @@ def fit(model, train, validation, epochs):
     Args:
         model: Compiled `keras.Model`.
         train: Batches with an `epoch` that fixes order and augmentation.
-        validation: Batches to validate on after each epoch.
+        validation: Batches to validate on after each epoch; `None` does not.
         epochs: Number of epochs.
 
     Returns:

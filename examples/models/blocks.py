@@ -3,10 +3,12 @@
     x = x + attention(norm(x))
     x = x + mlp(norm(x))
 
-Kernels and tables start from a truncated normal of standard deviation 0.02.
+Kernels and tables start from a truncated normal of standard deviation 0.02, unless the
+`Form` of a model says otherwise.
 """
 
 import dataclasses
+from collections.abc import Callable
 
 import keras
 
@@ -30,13 +32,41 @@ class Size:
     mlp_ratio: int
 
 
+def truncated_normal(seed=None):
+    """Initializer of kernels and tables."""
+    return keras.initializers.TruncatedNormal(stddev=0.02, seed=seed)
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """What the layers of a block are like.
+
+    Attributes:
+        use_bias: Whether attention and MLP have biases.
+        gated: Whether the MLP is W_out(gelu(W_gate x) * W_in x), each of the first two
+            kernels half as wide as the one kernel of W_out gelu(W_in x).
+        epsilon: What layer normalization adds to a variance.
+        initializer: Function of a seed that returns the initializer of the kernels.
+    """
+
+    use_bias: bool = True
+    gated: bool = False
+    epsilon: float = 1e-6
+    initializer: Callable = truncated_normal
+
+
+PLAIN = Form()
+
+
 def add_block(
     x,
     index,
     size,
     conditioning,
     seeds,
+    form=PLAIN,
     attention_class=None,
+    attention_mask=None,
     causal=False,
     attention_skip=True,
     mlp_skip=True,
@@ -51,9 +81,12 @@ def add_block(
         conditioning: `"spectral_attention"` and `"conditioned_init"` act here; any
             other name leaves the attention plain.
         seeds: `random.Random` that seeds the kernels of the MLP.
+        form: A `Form`.
         attention_class: Class derived from `SpectralAttention` that attends; `None`
             takes Keras' own layer, or `SpectralAttention` where the conditioning
             needs it.
+        attention_mask: Boolean tensor `(batch, N, N)`, true where a token (a row) may
+            attend to another; `None` forbids nothing.
         causal: Whether a token attends to itself and earlier ones alone.
         attention_skip: Whether the block adds its input to the attention's output.
         mlp_skip: Whether the block adds its input to the MLP's output.
@@ -63,18 +96,46 @@ def add_block(
         Tokens `(batch, N, width)`.
     """
     block = f"block_{index}"
-    y = norm(f"{block}_attention_norm")(x)
+    y = norm(f"{block}_attention_norm", form)(x)
     attend = _attention(
-        size, conditioning, attention_class, dropout, f"{block}_attention"
+        size, conditioning, attention_class, dropout, form, f"{block}_attention"
     )
-    y = attend(y, y, use_causal_mask=causal)
+    y = attend(y, y, attention_mask=attention_mask, use_causal_mask=causal)
     y = drop(y, dropout, f"{block}_attention_dropout")
     x = add(f"{block}_attention_skip", x, y) if attention_skip else y
-    y = norm(f"{block}_mlp_norm")(x)
-    y = dense(size.width * size.mlp_ratio, f"{block}_mlp_in", seeds, "gelu")(y)
-    y = dense(size.width, f"{block}_mlp_out", seeds)(y)
+    y = norm(f"{block}_mlp_norm", form)(x)
+    y = _mlp(y, size, seeds, form, f"{block}_mlp")
     y = drop(y, dropout, f"{block}_mlp_dropout")
     return add(f"{block}_mlp_skip", x, y) if mlp_skip else y
+
+
+def token_embedding(
+    vocabulary_size, width, seeds, head_table=None, initializer=truncated_normal
+):
+    """The layer that maps ids to tokens and, in reverse, tokens to float32 logits.
+
+    Args:
+        vocabulary_size: Number of token ids.
+        width: Numbers in a token.
+        seeds: `random.Random` that seeds the table.
+        head_table: `None` for the plain table; else tokens are looked up in the
+            conditioned one, and this is what the head multiplies by, `"raw"` or
+            `"conditioned"`.
+        initializer: Function of a seed that returns the table's initializer.
+
+    Returns:
+        A layer. Symbolic logits do not say that they are float32: cast them.
+    """
+    arguments = {
+        "embeddings_initializer": initializer(seeds.getrandbits(31)),
+        "reverse_dtype": "float32",
+        "name": "token_embedding",
+    }
+    if head_table is None:
+        return keras.layers.ReversibleEmbedding(vocabulary_size, width, **arguments)
+    return keras_cond.ConditionedReversibleEmbedding(
+        vocabulary_size, width, head_table, **arguments
+    )
 
 
 def add_positions(x, num_positions):
@@ -98,25 +159,21 @@ def add_positions(x, num_positions):
     return add("position_embedding", x, positions)
 
 
-def truncated_normal(seed=None):
-    """Initializer of kernels and tables."""
-    return keras.initializers.TruncatedNormal(stddev=0.02, seed=seed)
-
-
-def dense(units, name, seeds, activation=None, dtype=None):
+def dense(units, name, seeds, activation=None, dtype=None, form=PLAIN):
     """Dense layer whose kernel is seeded by the next of `seeds`."""
     return keras.layers.Dense(
         units,
         activation,
-        kernel_initializer=truncated_normal(seeds.getrandbits(31)),
+        use_bias=form.use_bias,
+        kernel_initializer=form.initializer(seeds.getrandbits(31)),
         name=name,
         dtype=dtype,
     )
 
 
-def norm(name):
+def norm(name, form=PLAIN):
     """Layer normalization over the channels of a token."""
-    return keras.layers.LayerNormalization(epsilon=1e-6, name=name)
+    return keras.layers.LayerNormalization(epsilon=form.epsilon, name=name)
 
 
 def add(name, x, y):
@@ -129,12 +186,25 @@ def drop(x, rate, name):
     return keras.layers.Dropout(rate, name=name)(x) if rate else x
 
 
-def _attention(size, conditioning, attention_class, dropout, name):
+def _mlp(x, size, seeds, form, name):
+    """What the MLP of one block makes of tokens."""
+    hidden = size.width * size.mlp_ratio
+    if form.gated:
+        gate = dense(hidden // 2, f"{name}_gate", seeds, "gelu", form=form)(x)
+        x = dense(hidden // 2, f"{name}_in", seeds, form=form)(x)
+        x = keras.layers.Multiply(name=f"{name}_gated")([gate, x])
+    else:
+        x = dense(hidden, f"{name}_in", seeds, "gelu", form=form)(x)
+    return dense(size.width, f"{name}_out", seeds, form=form)(x)
+
+
+def _attention(size, conditioning, attention_class, dropout, form, name):
     """The attention layer of one block."""
     arguments = {
         "num_heads": size.num_heads,
         "key_dim": size.width // size.num_heads,
-        "kernel_initializer": truncated_normal(),
+        "use_bias": form.use_bias,
+        "kernel_initializer": form.initializer(),
         "dropout": dropout,
         "name": name,
     }

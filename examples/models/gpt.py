@@ -13,15 +13,13 @@ import random
 import keras
 from keras import ops
 
-import keras_cond
-
 from .blocks import (
     Size,
     add_block,
     add_positions,
     drop,
     norm,
-    truncated_normal,
+    token_embedding,
 )
 from .rotary_attention import RotaryAttention
 
@@ -96,7 +94,12 @@ def build_gpt(
     seeds = random.Random(random.getrandbits(32))
 
     ids = keras.Input((None,), dtype="int32", name="ids")
-    embedding = _embedding(vocabulary_size, size.width, conditioning, head_table, seeds)
+    embedding = token_embedding(
+        vocabulary_size,
+        size.width,
+        seeds,
+        head_table if conditioning == "conditioned_embedding" else None,
+    )
     x = embedding(ids)
     if not rotary:
         x = add_positions(x, context)
@@ -141,20 +144,6 @@ def _check(vocabulary_size, context, preset, conditioning, head_table, dropout):
         )
     if not 0 <= dropout < 1:
         raise ValueError(f"dropout: got {dropout}, expected a rate in [0, 1).")
-
-
-def _embedding(vocabulary_size, width, conditioning, head_table, seeds):
-    """The layer that maps ids to tokens and, in reverse, tokens to logits."""
-    arguments = {
-        "embeddings_initializer": truncated_normal(seeds.getrandbits(31)),
-        "reverse_dtype": "float32",
-        "name": "token_embedding",
-    }
-    if conditioning != "conditioned_embedding":
-        return keras.layers.ReversibleEmbedding(vocabulary_size, width, **arguments)
-    return keras_cond.ConditionedReversibleEmbedding(
-        vocabulary_size, width, head_table, **arguments
-    )
 
 
 def _shrink_kernels_into_the_stream(model, num_layers):
