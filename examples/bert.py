@@ -26,6 +26,7 @@ from common.arguments import (
     training_parser,
 )
 from common.comparison import Layout, report, train_methods
+from common.data_parallel import use_all_devices
 from common.fine_tuning import (
     add_task_arguments,
     check_task_arguments,
@@ -83,6 +84,7 @@ def main(argv=None):
     arguments = parse_arguments(argv)
     methods = parse_list("--method", arguments.method, CONDITIONINGS)
     keras.config.set_dtype_policy(arguments.mixed_precision)
+    use_all_devices(arguments)
     text = load_masked_text(arguments)
     tasks = load_tasks(arguments, text.tokenizer)
     output = arguments.output or f"runs/bert-{text.name}-{arguments.preset}"

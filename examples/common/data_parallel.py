@@ -42,14 +42,14 @@ def check_last_batch(batches, what):
     """Raise ValueError if the last batch cannot be shared out among the devices.
 
     Args:
-        batches: A `keras.utils.PyDataset` of inputs and targets.
+        batches: A `keras.utils.PyDataset` of inputs and targets, or None.
         what: What the message calls the examples.
     """
     distribution = keras.distribution.distribution()
-    if distribution is None:
+    if distribution is None or batches is None:
         return
     devices = distribution.num_model_replicas
-    size = len(batches[len(batches) - 1][0])
+    size = len(batches[len(batches) - 1][1])
     if size % devices:
         raise ValueError(
             f"--data-parallel: got {size} {what} in the last batch, expected a "
