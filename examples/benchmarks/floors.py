@@ -5,13 +5,17 @@ and scalings of matrices (in proportion to N D where products take N D min(N, D)
 products with a vector, which are below 2 % together for N, D >= 64. With r × c the
 matrix on its smaller side (r <= c), forward:
 
-    size        one Gram matrix (r c r), 6 squarings (r r r); never differentiated
-    polar       size, then 7 quintics, each a Gram matrix, a square and (r r c)
-    svd graying size, then 9 quintics as above with 3 more squares each, 8 squares for
-                the exponential and one product (r r c)
+    size        6 squarings (r r r) of a Gram matrix; never differentiated
+    polar       7 quintics, each a Gram matrix (r c r), a square and (r r c);
+                where c >= 3 r in three stages, each a Gram matrix and (r r c), one
+                more (r r c), and 25 small products (r r r)
+    svd graying 6 quintics in two stages: two Gram matrices, two (r r c); and small
+                products: 7 squares, 10 for the next Gram matrices, 7 to join them, 14
+                for logarithms and 7 for the exponential
     dct graying (N N D) and (N D D), there and back
 
-The gradient of a product takes two products of the same size, one for each factor.
+The gradient of a product takes two products of the same size, one for each factor; in
+stages, of the long products only the first Gram matrix and the last product have one.
 A graying of raw patches has no gradient: nothing before it is trained. For an SVD,
 6 c r² + 20 r³ operations (G. Golub, C. Van Loan, "Matrix Computations", section 8.6)
 stand in for products.
@@ -27,8 +31,12 @@ from keras import ops
 
 SQUARINGS = 6
 POLAR_QUINTICS = 7
-GRAYING_QUINTICS = 9
-EXPONENTIAL_PRODUCTS = 8
+# A matrix so many times as long as wide is conditioned in stages.
+LONG = 3
+STAGES = 3
+POLAR_SMALL_PRODUCTS = 25
+GRAYING_STAGES = 2
+GRAYING_SMALL_PRODUCTS = 45
 CALLS = 9
 # Small products are timed as so large a batch that starting a call does not count.
 LEAST_OPERATIONS = 1e8
@@ -50,12 +58,6 @@ class Product:
         return 2 * self.count * self.batch * self.rows * self.inner * self.columns
 
 
-def size_products(batch, rows, columns):
-    """Products that bound and estimate σ_max of `batch` matrices."""
-    r, c = sorted((rows, columns))
-    return [Product(1, batch, r, c, r), Product(SQUARINGS, batch, r, r, r)]
-
-
 def polar_products(batch, rows, columns, gradient=False):
     """Products of `condition` with `method="newton_schulz"`.
 
@@ -69,23 +71,29 @@ def polar_products(batch, rows, columns, gradient=False):
         List of `Product`.
     """
     r, c = sorted((rows, columns))
-    count = POLAR_QUINTICS * (3 if gradient else 1)
-    return [
-        *size_products(batch, rows, columns),
-        Product(count, batch, r, c, r),
-        Product(count, batch, r, r, r),
-        Product(count, batch, r, r, c),
-    ]
+    times = 3 if gradient else 1
+    if c >= LONG * r:
+        counts = (STAGES - 1 + times, POLAR_SMALL_PRODUCTS * times, STAGES + times)
+    else:
+        counts = [POLAR_QUINTICS * times] * 3
+    return _products(batch, r, c, *counts)
 
 
 def graying_products(batch, rows, columns):
     """Products of `svd_graying` with `method="newton_schulz"`, forward."""
     r, c = sorted((rows, columns))
+    return _products(
+        batch, r, c, GRAYING_STAGES, GRAYING_SMALL_PRODUCTS, GRAYING_STAGES
+    )
+
+
+def _products(batch, r, c, grams, small, long):
+    """The squarings that find the size, and so many products of each shape."""
     return [
-        *size_products(batch, rows, columns),
-        Product(GRAYING_QUINTICS, batch, r, c, r),
-        Product(4 * GRAYING_QUINTICS + EXPONENTIAL_PRODUCTS, batch, r, r, r),
-        Product(GRAYING_QUINTICS + 1, batch, r, r, c),
+        Product(SQUARINGS, batch, r, r, r),
+        Product(grams, batch, r, c, r),
+        Product(small, batch, r, r, r),
+        Product(long, batch, r, r, c),
     ]
 
 
