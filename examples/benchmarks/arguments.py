@@ -1,5 +1,6 @@
 """Command-line arguments of the benchmarks; imported before Keras is."""
 
+import argparse
 import importlib
 import os
 import sys
@@ -16,13 +17,19 @@ MODES = {
 }
 
 
-def add_run_arguments(parser, pairs):
-    """Add the arguments that every benchmark has.
+def benchmark_parser(description, pairs):
+    """Parser with the arguments that every benchmark has.
 
     Args:
-        parser: An `argparse.ArgumentParser`.
+        description: First line of the help text.
         pairs: Default number of measurements.
+
+    Returns:
+        An `argparse.ArgumentParser`, to which a script adds its own arguments.
     """
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
     add = parser.add_argument
     add("--backend", help=f"{', '.join(MODES)}; default: Keras' own choice")
     add("--mode", help="jit (XLA), graph or eager; default: jit, on torch eager")
@@ -32,6 +39,23 @@ def add_run_arguments(parser, pairs):
     add("--json", help="file of the numbers; the picture is beside it, as .png")
     add("--overwrite", action="store_true", help="replace earlier files of that name")
     add("--smoke", action="store_true", help="a few seconds, to see that it runs")
+    return parser
+
+
+def case_parser(description, preset, batch_size):
+    """`benchmark_parser` with the arguments that choose cases.
+
+    Args:
+        description: First line of the help text.
+        preset: Default models.
+        batch_size: Default number of examples in a step.
+    """
+    parser = benchmark_parser(description, pairs=20)
+    add = parser.add_argument
+    add("--preset", default=preset, help="models, as in cases.py")
+    add("--cases", default="table", help="table, all, or methods as in methods.py")
+    add("--batch-size", type=int, default=batch_size, help="None: as in cases.py")
+    return parser
 
 
 def start(arguments, name):
@@ -40,7 +64,7 @@ def start(arguments, name):
     `arguments.mode` and `arguments.json` are filled in where they were left out.
 
     Args:
-        arguments: What a parser with `add_run_arguments` returned.
+        arguments: What a `benchmark_parser` returned.
         name: Name of the benchmark, in the default path of the numbers.
 
     Raises:
@@ -48,7 +72,13 @@ def start(arguments, name):
             already, or a file of the run exists and is not to be overwritten.
     """
     check_choice("--mixed-precision", arguments.mixed_precision, PRECISIONS)
-    check_positive("--pairs", arguments.pairs)
+    for name in ("pairs", "batch_size", "minutes"):
+        value = getattr(arguments, name, None)
+        if value is not None and value < 1:
+            raise ValueError(
+                f"--{name.replace('_', '-')}: got {value}, expected a whole number "
+                "from 1. Raise it."
+            )
     backend = choose_backend(arguments.backend)
     modes = MODES[backend]
     arguments.mode = arguments.mode or modes[0]
@@ -85,12 +115,6 @@ def choose_backend(name):
         )
     check_choice("backend of Keras", found, MODES)
     return found
-
-
-def check_positive(name, value):
-    """Raise ValueError unless a number is a whole one from 1."""
-    if value < 1:
-        raise ValueError(f"{name}: got {value}, expected a whole number from 1.")
 
 
 def picture_of(json_file):

@@ -1,18 +1,18 @@
 """What is compared: presets (a stock model and its data) and methods of conditioning.
 
-To add a family of models: a function `build(preset, conditioning)`, a function
-`batch(preset, batch_size)`, a dictionary of methods, and entries in `FAMILIES` and
-`PRESETS`.
+To add a family of models: a function `build(preset, conditioning)`, one in batches.py,
+a dictionary in methods.py, and entries in `FAMILIES` and `PRESETS`.
 """
 
 import dataclasses
+import math
 from collections.abc import Callable
 
 import keras
-import numpy as np
-from benchmarks.methods import GPT, VIT
+from benchmarks.batches import image_batch, masked_batch, text_batch
+from benchmarks.methods import BERT, GPT, VIT
 from common.arguments import parse_list
-from models import gpt, vit
+from models import bert, gpt, vit
 
 import keras_cond
 
@@ -45,7 +45,7 @@ class Preset:
     @property
     def patch_numbers(self):
         """Numbers of one raw patch."""
-        return int(np.prod(self.image_shape)) // self.num_tokens
+        return math.prod(self.image_shape) // self.num_tokens
 
 
 def build_vit(preset, conditioning):
@@ -55,14 +55,6 @@ def build_vit(preset, conditioning):
     )
 
 
-def image_batch(preset, batch_size):
-    """Random images and labels, as NumPy arrays."""
-    rng = np.random.default_rng(0)
-    images = rng.uniform(0, 255, (batch_size, *preset.image_shape))
-    labels = rng.integers(0, preset.num_outputs, batch_size)
-    return images.astype("float32"), labels.astype("int32")
-
-
 def build_gpt(preset, conditioning):
     """The GPT of a preset, not compiled."""
     return gpt.build_gpt(
@@ -70,12 +62,13 @@ def build_gpt(preset, conditioning):
     )
 
 
-def text_batch(preset, batch_size):
-    """Random token ids and the ids that follow them, as NumPy arrays."""
-    rng = np.random.default_rng(0)
-    shape = (batch_size, preset.num_tokens + 1)
-    ids = rng.integers(0, preset.num_outputs, shape).astype("int32")
-    return ids[:, :-1], ids[:, 1:]
+def build_bert(preset, conditioning):
+    """The BERT of a preset; `"conditioned_table"` conditions its table."""
+    if conditioning == "conditioned_table":
+        arguments = ("conditioned_embedding", "table")
+    else:
+        arguments = (conditioning, "sequence")
+    return bert.build_bert(preset.num_outputs, preset.size, *arguments)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,6 +91,7 @@ class Family:
 FAMILIES = {
     "vit": Family(build_vit, image_batch, vit.PRESETS, VIT),
     "gpt": Family(build_gpt, text_batch, gpt.PRESETS, GPT),
+    "bert": Family(build_bert, masked_batch, bert.PRESETS, BERT),
 }
 
 PHOTOGRAPH = (224, 224, 3)
@@ -110,6 +104,9 @@ PRESETS = {
     "gpt-smoke": Preset("gpt", "smoke", 2, 8, 32),
     "gpt-mini": Preset("gpt", "mini", 32, 64, 2048),
     "gpt-gpt2": Preset("gpt", "gpt2", 8, 1024, 50257),
+    "bert-smoke": Preset("bert", "smoke", 2, 8, 32),
+    "bert-mini": Preset("bert", "mini", 32, 64, 2048),
+    "bert-crammed": Preset("bert", "crammed", 16, 128, 32768),
 }
 
 

@@ -10,15 +10,15 @@ matrix on its smaller side (r <= c), forward:
                 where c >= 3 r in three stages, each a Gram matrix and (r r c), one
                 more (r r c), and 25 small products (r r r)
     svd graying 6 quintics in two stages: two Gram matrices, two (r r c); and small
-                products: 7 squares, 10 for the next Gram matrices, 7 to join them, 14
+                products: 7 squares, 10 for the next Gram matrices, 4 to join them, 14
                 for logarithms and 7 for the exponential
     dct graying (N N D) and (N D D), there and back
 
 The gradient of a product takes two products of the same size, one for each factor; in
 stages, of the long products only the first Gram matrix and the last product have one.
-A graying of raw patches has no gradient: nothing before it is trained. For an SVD,
-6 c r² + 20 r³ operations (G. Golub, C. Van Loan, "Matrix Computations", section 8.6)
-stand in for products.
+The bases of the DCT are constant and have none. A graying of raw patches has no
+gradient at all: nothing before it is trained. For an SVD, 6 c r² + 20 r³ operations
+(G. Golub, C. Van Loan, "Matrix Computations", section 8.6) stand in for products.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ LONG = 3
 STAGES = 3
 POLAR_SMALL_PRODUCTS = 25
 GRAYING_STAGES = 2
-GRAYING_SMALL_PRODUCTS = 45
+GRAYING_SMALL_PRODUCTS = 42
 CALLS = 9
 # Small products are timed as so large a batch that starting a call does not count.
 LEAST_OPERATIONS = 1e8
@@ -79,12 +79,12 @@ def polar_products(batch, rows, columns, gradient=False):
     return _products(batch, r, c, *counts)
 
 
-def graying_products(batch, rows, columns):
-    """Products of `svd_graying` with `method="newton_schulz"`, forward."""
+def graying_products(batch, rows, columns, gradient=False):
+    """Products of `svd_graying` with `method="newton_schulz"`."""
     r, c = sorted((rows, columns))
-    return _products(
-        batch, r, c, GRAYING_STAGES, GRAYING_SMALL_PRODUCTS, GRAYING_STAGES
-    )
+    times = 3 if gradient else 1
+    long = GRAYING_STAGES - 1 + times
+    return _products(batch, r, c, long, GRAYING_SMALL_PRODUCTS * times, long)
 
 
 def _products(batch, r, c, grams, small, long):
@@ -97,11 +97,12 @@ def _products(batch, r, c, grams, small, long):
     ]
 
 
-def dct_products(batch, rows, columns):
-    """Products of `dct_graying`, forward."""
+def dct_products(batch, rows, columns, gradient=False):
+    """Products of `dct_graying`; the bases have no gradient."""
+    count = 4 if gradient else 2
     return [
-        Product(2, batch, rows, rows, columns),
-        Product(2, batch, rows, columns, columns),
+        Product(count, batch, rows, rows, columns),
+        Product(count, batch, rows, columns, columns),
     ]
 
 

@@ -11,7 +11,6 @@ numbers by a float64 SVD on the host. No case starts after `--minutes`; what was
 out is said and written.
 """
 
-import argparse
 import shlex
 import sys
 import time
@@ -21,9 +20,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks import overhead
 from benchmarks.arguments import (
-    add_run_arguments,
+    case_parser,
     check_choice,
-    check_positive,
     picture_of,
     start,
 )
@@ -98,19 +96,11 @@ def main(argv=None):
 
 def parse_arguments(argv):
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__.splitlines()[0],
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    parser = case_parser(__doc__.splitlines()[0], "vit-b", batch_size=128)
+    parser.add_argument(
+        "--minutes", type=int, default=8, help="no case starts after so many"
     )
-    add_run_arguments(parser, pairs=20)
-    add = parser.add_argument
-    add("--preset", default="vit-b", help="models, as in cases.py")
-    add("--cases", default="table", help="table, all, or methods as in methods.py")
-    add("--batch-size", type=int, default=128)
-    add("--minutes", type=int, default=8, help="no case starts after so many")
     arguments = parser.parse_args(argv)
-    for name in ("batch_size", "minutes"):
-        check_positive(f"--{name.replace('_', '-')}", getattr(arguments, name))
     check_choice("--mixed-precision", arguments.mixed_precision, ("float32",))
     if arguments.smoke:
         vars(arguments).update(SMOKE)

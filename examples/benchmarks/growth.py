@@ -9,7 +9,6 @@ in use before, in a process of its own. The numbers go into a JSON file and a pi
 with log axes beside it.
 """
 
-import argparse
 import json
 import shlex
 import sys
@@ -18,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.arguments import (
-    add_run_arguments,
+    benchmark_parser,
     check_choice,
     picture_of,
     start,
@@ -89,11 +88,7 @@ def main(argv=None):
 
 def parse_arguments(argv):
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__.splitlines()[0],
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    add_run_arguments(parser, pairs=7)
+    parser = benchmark_parser(__doc__.splitlines()[0], pairs=7)
     parser.add_argument("--ops", default=",".join(OPS), help="what to time")
     arguments = parser.parse_args(argv)
     check_choice("--mixed-precision", arguments.mixed_precision, ("float32",))

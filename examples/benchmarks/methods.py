@@ -77,8 +77,20 @@ def _joint_kernels(preset, batch_size, training):
 
 
 def _patches(count):
+    """Raw patches are data: their graying has no gradient."""
+
     def products(preset, batch_size, training):
         return count(batch_size, preset.num_tokens, preset.patch_numbers)
+
+    return products
+
+
+def _gray_tokens(count):
+    """Tokens come from a table that is trained: their graying has a gradient."""
+
+    def products(preset, batch_size, training):
+        shape = (batch_size, preset.num_tokens, preset.dimensions.width)
+        return count(*shape, gradient=training)
 
     return products
 
@@ -158,13 +170,16 @@ VIT = {
     **FOLDED,
 }
 
+TABLE = Method(
+    'condition="table"', "conditioned_embedding", in_table=True, products=_table
+)
+OTHERS = {
+    name: dataclasses.replace(method, in_table=False)
+    for name, method in (ATTENTION | FOLDED).items()
+}
+
 GPT = {
-    "conditioned_table": Method(
-        'condition="table"',
-        "conditioned_embedding",
-        in_table=True,
-        products=_table,
-    ),
+    "conditioned_table": TABLE,
     "conditioned_table_stop_gradient": Method(
         'condition="table", stop_gradient',
         "conditioned_embedding",
@@ -177,8 +192,38 @@ GPT = {
         {"method": "svd"},
         products=_table_by_svd,
     ),
-    **{
-        name: dataclasses.replace(method, in_table=False)
-        for name, method in (ATTENTION | FOLDED).items()
-    },
+    **OTHERS,
+}
+
+BERT = {
+    "conditioned_sequence": Method(
+        'condition="sequence"',
+        "conditioned_embedding",
+        in_table=True,
+        products=_tokens,
+    ),
+    "conditioned_sequence_stop_gradient": Method(
+        'condition="sequence", stop_gradient',
+        "conditioned_embedding",
+        {"stop_gradient": True},
+        products=_tokens_without_gradient,
+    ),
+    "conditioned_sequence_svd": Method(
+        'condition="sequence", by SVD',
+        "conditioned_embedding",
+        {"method": "svd"},
+        products=_tokens_by_svd,
+    ),
+    "conditioned_table": dataclasses.replace(TABLE, conditioning="conditioned_table"),
+    **OTHERS,
+    "dct_graying": Method(
+        "DCT graying, tokens",
+        "dct_graying",
+        products=_gray_tokens(floors.dct_products),
+    ),
+    "svd_graying": Method(
+        "SVD graying by products, tokens",
+        "svd_graying",
+        products=_gray_tokens(floors.graying_products),
+    ),
 }

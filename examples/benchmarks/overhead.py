@@ -19,7 +19,6 @@ or `--mixed-precision mixed_bfloat16` has the other columns:
         --cases all --json runs/mini-torch.json
 """
 
-import argparse
 import shlex
 import sys
 from pathlib import Path
@@ -27,8 +26,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.arguments import (
-    add_run_arguments,
-    check_positive,
+    case_parser,
     picture_of,
     start,
 )
@@ -76,18 +74,8 @@ def main(argv=None):
 
 def parse_arguments(argv):
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__.splitlines()[0],
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    add_run_arguments(parser, pairs=20)
-    add = parser.add_argument
-    add("--preset", default="vit-ti,gpt-mini", help="models, as in cases.py")
-    add("--cases", default="table", help="table, all, or methods as in methods.py")
-    add("--batch-size", type=int, help="default: that of the preset and the method")
+    parser = case_parser(__doc__.splitlines()[0], "vit-ti,gpt-mini", batch_size=None)
     arguments = parser.parse_args(argv)
-    if arguments.batch_size is not None:
-        check_positive("--batch-size", arguments.batch_size)
     if arguments.smoke:
         vars(arguments).update(SMOKE)
     return arguments

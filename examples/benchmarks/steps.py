@@ -27,7 +27,7 @@ def steps_of(model, case, mode):
         **compile_options(mode),
     )
     preset = PRESETS[case.preset]
-    inputs, targets = map(
+    inputs, targets = keras.tree.map_structure(
         ops.convert_to_tensor, FAMILIES[preset.family].batch(preset, case.batch_size)
     )
 
