@@ -50,13 +50,16 @@ from models.bert import (
     build_classifier,
 )
 
-CONTEXTS = {"smoke": 32, "mini": 48, "crammed": 128}
+# Tokens of a window in pre-training; in a short one a small model finds sooner what a
+# masked token stands beside. And tokens of a text in fine-tuning.
+CONTEXTS = {"smoke": 32, "mini": 24, "crammed": 128}
+TASK_CONTEXTS = {"smoke": 32, "mini": 48, "crammed": 128}
 VOCABULARY_SIZES = {"smoke": 300, "mini": 512, "crammed": 32768}
 # What keeps a run of the mini preset to minutes: windows (texts) of an epoch, drawn
 # from all unless --train-size (--task-train-size) says from how many, and windows
 # (texts of a split) to validate on.
-EPOCH_SIZES = {"mini": 5000}
-VALIDATION_SIZES = {"smoke": 32, "mini": 2000}
+EPOCH_SIZES = {"mini": 10000}
+VALIDATION_SIZES = {"smoke": 32, "mini": 4000}
 TASK_EPOCH_SIZES = {"mini": 6000}
 TASK_VALIDATION_SIZES = {"smoke": 40, "mini": 4000}
 # Crammed BERT's.
@@ -147,7 +150,7 @@ def parse_arguments(argv):
         PRESETS,
         CONDITIONINGS,
         epochs=4,
-        batch_size=16,
+        batch_size=32,
         learning_rate=3e-3,
         weight_decay=0.01,
     )
@@ -188,7 +191,7 @@ def load_tasks(arguments, tokenizer):
         prepare_sentences(
             load_labelled(name, arguments.task_data_dir or arguments.data_dir),
             tokenizer,
-            CONTEXTS[preset],
+            TASK_CONTEXTS[preset],
             arguments.batch_size,
             arguments.seed,
             arguments.task_train_size,
