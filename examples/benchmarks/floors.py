@@ -7,7 +7,7 @@ matrix on its smaller side (r <= c), forward:
 
     size        6 squarings (r r r) of a Gram matrix; never differentiated
     polar       7 quintics, each a Gram matrix (r c r), a square and (r r c);
-                where c >= 3 r in three stages, each a Gram matrix and (r r c), one
+                where N >= 3 D in three stages, each a Gram matrix and (r r c), one
                 more (r r c), and 25 small products (r r r)
     svd graying 6 quintics in two stages: two Gram matrices, two (r r c); and small
                 products: 7 squares, 10 for the next Gram matrices, 4 to join them, 14
@@ -31,7 +31,7 @@ from keras import ops
 
 SQUARINGS = 6
 POLAR_QUINTICS = 7
-# A matrix so many times as long as wide is conditioned in stages.
+# A matrix with so many times as many rows as columns is conditioned in stages.
 LONG = 3
 STAGES = 3
 POLAR_SMALL_PRODUCTS = 25
@@ -72,7 +72,7 @@ def polar_products(batch, rows, columns, gradient=False):
     """
     r, c = sorted((rows, columns))
     times = 3 if gradient else 1
-    if c >= LONG * r:
+    if rows >= LONG * columns:
         counts = (STAGES - 1 + times, POLAR_SMALL_PRODUCTS * times, STAGES + times)
     else:
         counts = [POLAR_QUINTICS * times] * 3

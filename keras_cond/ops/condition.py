@@ -60,7 +60,7 @@ def condition(x, mask=None, method="newton_schulz", floor=1e-3, stop_gradient=Fa
     tokens = x if real is None else ops.where(real, x, ops.zeros_like(x))
     if stop_gradient:
         tokens = ops.stop_gradient(tokens)
-    factor, norm = polar_and_norm(tokens, method, floor)
+    factor, norm = polar_and_norm(tokens, method, floor, real is not None)
     correction = norm * factor
     if real is not None:
         correction = ops.where(real, correction, ops.zeros_like(correction))

@@ -16,7 +16,9 @@ from keras_cond.ops.validation import (
 # costs no further step; no singular value falls below a tenth on the way, and the
 # derivative of the chain at the largest one, which should be 0, is below 1e-4.
 WIDEST = 0.02
-# A matrix so many times as long as wide is worked on through its Gram matrix.
+# A matrix with so many times as many rows as columns, such as an embedding table, is
+# worked on through its Gram matrix. Rounding in null directions is then three times as
+# large, so not where these are usual: few tokens of many channels, and padding.
 LONG = 3
 
 
@@ -63,13 +65,14 @@ def polar(x, method="newton_schulz", floor=1e-3):
     return ops.cast(factor, dtype)
 
 
-def polar_and_norm(x, method, floor):
+def polar_and_norm(x, method, floor, padded=False):
     """Returns `polar(x)` and σ_max, of shape (..., 1, 1).
 
     Args:
         x: Tensor of shape (..., N, D), float32 or float64.
         method: As in `polar`.
         floor: As in `polar`.
+        padded: Whether rows of zeros stand for padding.
     """
     chain = quintic_chain(floor / scale.LOOSENESS, WIDEST)
     x, peak = scale.unit_peak(x)
@@ -81,7 +84,10 @@ def polar_and_norm(x, method, floor):
             x / bound, (u, s, vt), *scalar_functions(chain)
         )
     else:
-        factor, norm = on_smaller_side(x, lambda a: _newton_schulz(a, chain))
+        rows, columns = x.shape[-2:]
+        known = isinstance(rows, int) and isinstance(columns, int)
+        long = known and not padded and rows >= LONG * columns
+        factor, norm = on_smaller_side(x, lambda a: _newton_schulz(a, chain, long))
     return factor, norm * peak
 
 
@@ -103,13 +109,12 @@ def on_smaller_side(x, function):
     return ops.swapaxes(result, -1, -2), other
 
 
-def _newton_schulz(a, chain):
+def _newton_schulz(a, chain, long):
     """Polar factor and σ_max of `a`, of shape (..., r, c), by a chain of quintics."""
     square = scale.gram(a)
     norm, bound = scale.norm_and_bound(a, square)
     a, square = a / bound, square / bound**2
-    rows, columns = a.shape[-2:]
-    if isinstance(columns, int) and columns >= LONG * rows:
+    if long:
         return lift(a, square, chain), norm
     for index, (first, third, fifth) in enumerate(chain):
         square = scale.gram(a) if index else square

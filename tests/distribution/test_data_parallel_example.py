@@ -77,7 +77,7 @@ def test_what_cannot_be_shared_out_is_refused(
 
 
 def test_a_last_batch_that_cannot_be_shared_out_is_refused(monkeypatch):
-    batches = [(np.zeros((8, 1)), None), (np.zeros((6, 1)), None)]
+    batches = [(None, np.zeros(8)), (None, np.zeros(6))]
     check_last_batch(batches, "images")
     replicas = SimpleNamespace(num_model_replicas=4)
     monkeypatch.setattr(keras.distribution, "distribution", lambda: replicas)
