@@ -128,6 +128,12 @@ class ConditionedEmbedding(keras.layers.Embedding):
 
         Returns:
             Tensor (V, D), in the precision of the table, float32 or wider.
+
+        Example:
+
+        >>> layer = keras_cond.ConditionedEmbedding(100, 8, condition="table")
+        >>> layer.build()
+        >>> layer.conditioned_table().shape  # (100, 8)
         """
         raw, conditioned = self._last_tables
         # A copy: the array may share its memory with the weight.
