@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_cond.ops.polar import polar_and_norm
+from keras_cond.ops.polar import polar_factor
 from keras_cond.ops.validation import (
     check_floor,
     check_method,
@@ -60,8 +60,9 @@ def condition(x, mask=None, method="newton_schulz", floor=1e-3, stop_gradient=Fa
     tokens = x if real is None else ops.where(real, x, ops.zeros_like(x))
     if stop_gradient:
         tokens = ops.stop_gradient(tokens)
-    factor, norm = polar_and_norm(tokens, method, floor, real is not None)
-    correction = norm * factor
+    correction = polar_factor(
+        tokens, method, floor, scaled=True, padded=real is not None
+    )
     if real is not None:
         correction = ops.where(real, correction, ops.zeros_like(correction))
     return ops.cast(x + correction, dtype)

@@ -62,7 +62,8 @@ def kaporin_penalty(x, floor=1e-2):
     # A zero matrix has equal singular values: the identity stands in for it.
     zero = ops.all(ops.equal(x, 0), axis=(-2, -1), keepdims=True)
     x = ops.where(zero, ops.eye(rows, columns, dtype=x.dtype), x)
-    norm, _ = norm_and_bound(x, gram(x))
+    square = gram(x)
+    norm, _ = norm_and_bound(x, square, square @ square)
     raised = gram(x / norm) + floor**2 * ops.eye(rows, dtype=x.dtype)
     mean = ops.mean(ops.diagonal(raised, axis1=-2, axis2=-1), axis=-1)
     root = ops.diagonal(ops.cholesky(raised), axis1=-2, axis2=-1)

@@ -80,7 +80,7 @@ def limit_condition(x, limit):
     if is_empty(x):  # Backends refuse the maximum of nothing.
         return ops.cast(x, dtype)
     fixed = ops.stop_gradient(x)
-    lift, _ = on_smaller_side(fixed, lambda w: (_lift(w, limit), None))
+    lift = on_smaller_side(fixed, lambda w: _lift(w, limit))
     return ops.cast(x + ops.stop_gradient(lift), dtype)
 
 
@@ -89,7 +89,8 @@ def _lift(w, limit):
     least = 1 / limit
     floor = max(FLOOR * least, LEAST_FLOOR)
     w, peak = unit_peak(w)
-    norm, bound = norm_and_bound(w, gram(w))
+    square = gram(w)
+    norm, bound = norm_and_bound(w, square, square @ square)
     factor = _completed(_unit_values(w / bound, floor / LOOSENESS))
     symmetric = (w / safe(norm)) @ ops.swapaxes(factor, -1, -2)
     symmetric = (symmetric + ops.swapaxes(symmetric, -1, -2)) / 2

@@ -4,6 +4,7 @@ from keras import ops
 
 from keras_cond.ops import scale, singular_map
 from keras_cond.ops.gram_iteration import lift
+from keras_cond.ops.newton_schulz import newton_schulz
 from keras_cond.ops.quintics import quintic_chain
 from keras_cond.ops.validation import (
     check_floor,
@@ -25,7 +26,7 @@ LONG = 3
 def polar(x, method="newton_schulz", floor=1e-3):
     """Polar factor U Vᵀ of X = U S Vᵀ, with a relative floor.
 
-    polar(X) = U p(S/u) Vᵀ, where u is an upper bound of σ_max (at most 5 % above it)
+    polar(X) = U p(S/u) Vᵀ, where u is an upper bound of σ_max (at most 18 % above it)
     and p is odd, 1 (to 1e-6) from floor · σ_max on, and nearly linear below. So a
     direction at or above the floor is lifted to 1, one below it about in proportion,
     and a null one stays null. The plain U Vᵀ is not defined for a rank-deficient X
@@ -61,17 +62,17 @@ def polar(x, method="newton_schulz", floor=1e-3):
     x, dtype = float_tensor(x)
     if is_empty(x):  # Backends refuse the maximum of nothing.
         return ops.cast(x, dtype)
-    factor, _ = polar_and_norm(x, method, floor)
-    return ops.cast(factor, dtype)
+    return ops.cast(polar_factor(x, method, floor), dtype)
 
 
-def polar_and_norm(x, method, floor, padded=False):
-    """Returns `polar(x)` and σ_max, of shape (..., 1, 1).
+def polar_factor(x, method, floor, scaled=False, padded=False):
+    """Returns `polar(x)`, times σ_max(x) if `scaled`.
 
     Args:
         x: Tensor of shape (..., N, D), float32 or float64.
         method: As in `polar`.
         floor: As in `polar`.
+        scaled: bool.
         padded: Whether rows of zeros stand for padding.
     """
     chain = quintic_chain(floor / scale.LOOSENESS, WIDEST)
@@ -83,12 +84,14 @@ def polar_and_norm(x, method, floor, padded=False):
         factor = singular_map.singular_map(
             x / bound, (u, s, vt), *scalar_functions(chain)
         )
+        factor = norm * factor if scaled else factor
     else:
         rows, columns = x.shape[-2:]
         known = isinstance(rows, int) and isinstance(columns, int)
         long = known and not padded and rows >= LONG * columns
-        factor, norm = on_smaller_side(x, lambda a: _newton_schulz(a, chain, long))
-    return factor, norm * peak
+        iteration = _on_long if long else newton_schulz
+        factor = on_smaller_side(x, lambda a: iteration(a, chain, scaled))
+    return factor * peak if scaled else factor
 
 
 def on_smaller_side(x, function):
@@ -98,29 +101,22 @@ def on_smaller_side(x, function):
 
     Args:
         x: Tensor of shape (..., N, D).
-        function: Takes a tensor (..., r, c), r <= c, and returns one of that shape
-            (transposed back here) and another one.
+        function: Takes a tensor (..., r, c), r <= c, and returns one of that shape,
+            which is transposed back here.
     """
     rows, columns = x.shape[-2:]
     tall = not isinstance(rows, int) or (isinstance(columns, int) and rows > columns)
     if not tall:
         return function(x)
-    result, other = function(ops.swapaxes(x, -1, -2))
-    return ops.swapaxes(result, -1, -2), other
+    return ops.swapaxes(function(ops.swapaxes(x, -1, -2)), -1, -2)
 
 
-def _newton_schulz(a, chain, long):
-    """Polar factor and σ_max of `a`, of shape (..., r, c), by a chain of quintics."""
+def _on_long(a, chain, scaled):
+    """As `newton_schulz`, for a tensor of shape (..., r, c) with r much below c."""
     square = scale.gram(a)
-    norm, bound = scale.norm_and_bound(a, square)
-    a, square = a / bound, square / bound**2
-    if long:
-        return lift(a, square, chain), norm
-    for index, (first, third, fifth) in enumerate(chain):
-        square = scale.gram(a) if index else square
-        step = third * square + fifth * (square @ square)
-        a = first * a + (step @ a)
-    return a, norm
+    norm, bound = scale.norm_and_bound(a, square, square @ square)
+    factor = lift(a / bound, square / bound**2, chain)
+    return norm * factor if scaled else factor
 
 
 def scalar_functions(chain):

@@ -77,3 +77,23 @@ def quintic_chain(lower, widest=0.0):
         if 1 - lower < PRECISION and error < PRECISION:
             return tuple(chain)
         lower, upper = min(lower, 1 - error), (1 + error) * (1 + MARGIN * error)
+
+
+def monic_chain(chain):
+    """Writes a chain without the factors of the fifth powers.
+
+    They vanish when every s is measured in a unit of its own; only a number that the
+    first s is divided by is left.
+
+    Args:
+        chain: From `quintic_chain`.
+
+    Returns:
+        The unit of the first s, and a list of `(a, b)`: s' = a s + b s³ + s⁵ for each
+        quintic. The last s' is that of the chain.
+    """
+    unit, steps = 1.0, []
+    for a, b, c in reversed(chain):
+        unit = (unit / c) ** (1 / 5)
+        steps.append((a / (c * unit**4), b / (c * unit**2)))
+    return unit, steps[::-1]

@@ -7,10 +7,10 @@ from keras import ops
 from keras_cond.ops.scale import (
     POWER_STEPS,
     SQUARINGS,
+    bound_of,
     frobenius,
     probe,
     safe,
-    with_bound,
 )
 from keras_cond.ops.spectrum import finite_or_zero
 
@@ -51,7 +51,7 @@ def norm_and_bound(x, factors):
     norm = (ops.swapaxes(first_u, -1, -2) @ x) @ first_v
     power = 2 ** (SQUARINGS + 2)
     schatten = largest * ops.sum(ratio**power, axis=-1, keepdims=True) ** (1 / power)
-    return norm, with_bound(norm, schatten[..., None])
+    return norm, bound_of(norm, schatten[..., None])
 
 
 def singular_map(x, factors, gain, derivative):

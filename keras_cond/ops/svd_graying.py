@@ -78,17 +78,19 @@ def svd_graying(
     epsilon = ops.cast(epsilon, x.dtype)
     unit, peak = scale.unit_peak(tokens)
     if method == "svd":
-        grayed, norm = _by_svd(unit, epsilon, floor)
+        grayed = _by_svd(unit, epsilon, floor, rescale)
     else:
-        grayed, norm = on_smaller_side(unit, lambda a: _by_products(a, epsilon, floor))
+        grayed = on_smaller_side(
+            unit, lambda a: _by_products(a, epsilon, floor, rescale)
+        )
     if rescale:
-        grayed = grayed * (norm * peak)
+        grayed = grayed * peak
     if real is not None:
         grayed = ops.where(real, grayed, x)
     return ops.cast(grayed, dtype)
 
 
-def _by_svd(x, epsilon, floor):
+def _by_svd(x, epsilon, floor, rescale):
     factors = u, s, vt = singular_map.singular_factors(x)
     norm, _ = singular_map.norm_and_bound(x, factors)
     divisor = scale.safe(norm)
@@ -100,11 +102,12 @@ def _by_svd(x, epsilon, floor):
     def derivative(s):
         return ops.where(s > floor, epsilon, ops.ones_like(s)) * gain(s)
 
-    return singular_map.singular_map(x / divisor, (u, s, vt), gain, derivative), norm
+    grayed = singular_map.singular_map(x / divisor, (u, s, vt), gain, derivative)
+    return norm * grayed if rescale else grayed
 
 
-def _by_products(a, epsilon, floor):
-    """Grayed matrix and σ_max of `a`, of shape (..., r, c).
+def _by_products(a, epsilon, floor, rescale):
+    """Grayed matrix of `a`, of shape (..., r, c), times σ_max(a) with `rescale`.
 
     Quintics take s to p(s) near 1 by factors h_k(s_k²) with product p(s)/s. Their
     logarithms, and that of 1/p(s) = p(s)^(-2/2), are polynomials of Gram matrices. They
@@ -112,7 +115,7 @@ def _by_products(a, epsilon, floor):
     s^(ε−1) that is wanted.
     """
     square = scale.gram(a)
-    norm, bound = scale.norm_and_bound(a, square)
+    norm, bound = scale.norm_and_bound(a, square, square @ square)
     chain, logarithms, largest = _logarithm_chain(floor / scale.LOOSENESS)
     eye = ops.eye(a.shape[-2], dtype=a.dtype)
     total = -ops.log(bound / scale.safe(norm)) * eye
@@ -120,7 +123,7 @@ def _by_products(a, epsilon, floor):
     for (square, fourth), coefficients in zip(squares, logarithms, strict=True):
         total = total + _polynomial(coefficients, eye, square, fourth)
     gain = _exponential((1 - epsilon) * total, eye, largest)
-    return gain @ (a / scale.safe(norm)), norm
+    return gain @ (a if rescale else a / scale.safe(norm))
 
 
 def _polynomial(c, eye, x, x2):

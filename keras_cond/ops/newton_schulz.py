@@ -1,0 +1,108 @@
+"""The polar factor by matrix products, with its derivative written out.
+
+Differentiated operation by operation, each step would keep three matrices for the way
+back, on XLA their transposes too: in all some forty times the input. Here none is kept.
+The polar factor with a floor is an odd function of the singular values, and the
+derivative of such a function is its own adjoint: what takes a change of the input to
+one of the result also takes a gradient back. So it runs from the first step to the
+last, beside the iteration itself; and since changes of Gram matrices are symmetric, it
+takes half their products. Together this costs as much as the usual way.
+"""
+
+import warnings
+from functools import cache
+
+from keras import ops
+
+from keras_cond.ops.quintics import monic_chain
+from keras_cond.ops.scale import bound_of, first_vector, frobenius, gram, safe
+
+
+def newton_schulz(a, chain, scaled=False):
+    """Returns the polar factor of `a`, times its largest singular value if `scaled`.
+
+    Args:
+        a: Float tensor of shape (..., r, c), r <= c for least work, with max|a| = 1.
+        chain: From `quintics.quintic_chain` for singular values relative to the
+            largest.
+        scaled: bool.
+
+    Returns:
+        Tensor of the shape of `a`. It has a first derivative only: one of second order
+        takes the matrices of the iteration as constants. On JAX there is none in
+        forward mode.
+    """
+    return _differentiable(chain, scaled)(a)
+
+
+@cache
+def _differentiable(chain, scaled):
+    unit, steps = monic_chain(chain)
+
+    def value_and_gradient(a):
+        square = gram(a)
+        fourth = square @ square
+        vector, schatten = first_vector(a, square, fourth)
+        row = ops.swapaxes(vector, -1, -2) @ a
+        norm = frobenius(row)
+        size = unit * bound_of(norm, schatten)
+        factor = _iterate(a / size, square / size**2, steps)
+
+        def gradient(*arguments, upstream=None):
+            # PyTorch gives the gradient by name, the others as the only argument.
+            given = arguments[0] if upstream is None else upstream
+            result = _change(a / size, given, steps)
+            # σ_max · p(a / size), where size grows with σ_max.
+            slope = -ops.sum(result * a, axis=(-2, -1), keepdims=True) / size
+            if scaled:
+                result = result * (norm / size)
+                slope = slope + ops.sum(given * factor, axis=(-2, -1), keepdims=True)
+            else:
+                result, slope = result / size, slope / safe(norm)
+            return result + vector @ (row * (slope / safe(norm)))
+
+        return norm * factor if scaled else factor, gradient
+
+    with warnings.catch_warnings():
+        # Backends without gradients say that they have none.
+        warnings.simplefilter("ignore")
+        return ops.custom_gradient(value_and_gradient)
+
+
+def _iterate(a, square, steps):
+    """The last iterate that starts from `a`, whose Gram matrix is `square`.
+
+    Equal rows of `a` have equal rows in every product, to the last bit.
+    """
+    eye = _identity(a)
+    for index, (first, third) in enumerate(steps):
+        square = gram(a) if index else square
+        lifted = (square @ (square + third * eye)) @ a
+        lifted += first * a
+        a = lifted
+    return a
+
+
+def _change(a, change, steps):
+    """The change of the last iterate for a change of the first one, `a`."""
+    eye, last = _identity(a), len(steps) - 1
+    for index, (first, third) in enumerate(steps):
+        # first + third s² + s⁴ is a square and a constant.
+        square = gram(a) + (third / 2) * eye
+        factor = square @ square
+        factor += (first - (third / 2) ** 2) * eye
+        changed = _with_transpose(change @ ops.swapaxes(a, -1, -2))
+        changed = _with_transpose(changed @ square)
+        change = factor @ change
+        change += changed @ a
+        a = a if index == last else factor @ a
+    return change
+
+
+def _with_transpose(x):
+    return x + ops.swapaxes(x, -1, -2)
+
+
+def _identity(a):
+    size = a.shape[-2]
+    return ops.eye(ops.shape(a)[-2] if size is None else size, dtype=a.dtype)
