@@ -108,9 +108,9 @@ def test_counted_operations_are_those_that_run(
     function, products, differentiated, shape
 ):
     x = np.random.default_rng(0).normal(size=shape).astype("float32")
-    # Products with a vector are left out of the count. Outside a graph svd_graying runs
-    # three products whose result nothing needs.
-    least = 0.93 if function is gray_by_svd else 0.97
+    # Products with a vector are left out of the count. Outside a graph a few small
+    # products run whose result nothing needs.
+    least = 0.93 if function is gray_by_svd else 0.96
     ran = product_operations(function, x)
     counted = floors.total_operations(products(*shape))
     assert least * ran < counted <= ran

@@ -5,17 +5,20 @@ and scalings of matrices (in proportion to N D where products take N D min(N, D)
 products with a vector, which are below 2 % together for N, D >= 64. With r × c the
 matrix on its smaller side (r <= c), forward:
 
-    size        6 squarings (r r r) of a Gram matrix; never differentiated
+    size        3 squarings (r r r) of a Gram matrix; never differentiated
     polar       7 quintics, each a Gram matrix (r c r), a square and (r r c);
-                where N >= 3 D in three stages, each a Gram matrix and (r r c), one
-                more (r r c), and 25 small products (r r r)
+                where N >= 3 D in three stages, each a Gram matrix and (r r c), and
+                19 small products (r r r)
     svd graying 6 quintics in two stages: two Gram matrices, two (r r c); and small
                 products: 7 squares, 10 for the next Gram matrices, 4 to join them, 14
                 for logarithms and 7 for the exponential
     dct graying (N N D) and (N D D), there and back
 
 The gradient of a product takes two products of the same size, one for each factor; in
-stages, of the long products only the first Gram matrix and the last product have one.
+stages, of the long products only the first Gram matrix has one. The derivative of the
+polar factor is written out: each quintic computes its Gram matrix and its square again,
+takes as many products of changes, and three of (r r c), the last one two. In stages
+there are three long products (one is (r c r)) and 46 small ones.
 The bases of the DCT are constant and have none. A graying of raw patches has no
 gradient at all: nothing before it is trained. For an SVD, 6 c r² + 20 r³ operations
 (G. Golub, C. Van Loan, "Matrix Computations", section 8.6) stand in for products.
@@ -29,12 +32,12 @@ from benchmarks.backends import compiled
 from benchmarks.timing import seconds_of
 from keras import ops
 
-SQUARINGS = 6
+SQUARINGS = 3
 POLAR_QUINTICS = 7
 # A matrix with so many times as many rows as columns is conditioned in stages.
 LONG = 3
 STAGES = 3
-POLAR_SMALL_PRODUCTS = 25
+POLAR_SMALL_PRODUCTS = {False: 19, True: 19 + 46}
 GRAYING_STAGES = 2
 GRAYING_SMALL_PRODUCTS = 42
 CALLS = 9
@@ -71,11 +74,13 @@ def polar_products(batch, rows, columns, gradient=False):
         List of `Product`.
     """
     r, c = sorted((rows, columns))
-    times = 3 if gradient else 1
     if rows >= LONG * columns:
-        counts = (STAGES - 1 + times, POLAR_SMALL_PRODUCTS * times, STAGES + times)
+        small = POLAR_SMALL_PRODUCTS[gradient]
+        counts = (STAGES + gradient, small, STAGES + 2 * gradient)
+    elif gradient:
+        counts = (3 * POLAR_QUINTICS, 3 * POLAR_QUINTICS, 4 * POLAR_QUINTICS - 1)
     else:
-        counts = [POLAR_QUINTICS * times] * 3
+        counts = [POLAR_QUINTICS] * 3
     return _products(batch, r, c, *counts)
 
 

@@ -5,6 +5,7 @@ import time
 
 import keras
 
+from keras_cond.backends import known_values
 from keras_cond.callbacks.scalar_writer import scalar_writer
 from keras_cond.callbacks.scalars import (
     INPUTS,
@@ -15,7 +16,6 @@ from keras_cond.callbacks.scalars import (
     summarize,
 )
 from keras_cond.diagnostics import inspect, plot_history
-from keras_cond.layers.eager import known_values
 
 
 class ConditionMonitor(keras.callbacks.Callback):

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_cond.layers.eager import exportable, known_values
+from keras_cond.backends import exportable, known_values
 from keras_cond.ops import condition as condition_tokens
 from keras_cond.ops.validation import boolean, check_floor, check_method, token_mask
 

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_cond.layers.eager import exportable
+from keras_cond.backends import exportable
 from keras_cond.layers.token_graying import TokenGraying
 from keras_cond.ops import svd_graying
 from keras_cond.ops.validation import check_method

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_cond.layers.eager import exportable
+from keras_cond.backends import exportable
 from keras_cond.layers.token_layer import TokenLayer
 from keras_cond.ops import condition
 from keras_cond.ops.validation import boolean, check_floor, check_method

@@ -9,16 +9,18 @@ last, beside the iteration itself; and since changes of Gram matrices are symmet
 takes half their products. Together this costs as much as the usual way.
 """
 
-import warnings
 from functools import cache
 
 from keras import ops
 
+from keras_cond.backends import own_gradient
+from keras_cond.ops import gram_iteration
+from keras_cond.ops.gram_iteration import with_transpose
 from keras_cond.ops.quintics import monic_chain
 from keras_cond.ops.scale import bound_of, first_vector, frobenius, gram, safe
 
 
-def newton_schulz(a, chain, scaled=False):
+def newton_schulz(a, chain, scaled=False, long=False):
     """Returns the polar factor of `a`, times its largest singular value if `scaled`.
 
     Args:
@@ -26,18 +28,22 @@ def newton_schulz(a, chain, scaled=False):
         chain: From `quintics.quintic_chain` for singular values relative to the
             largest.
         scaled: bool.
+        long: Whether to work on Gram matrices, which is cheaper where c is far above r.
 
     Returns:
         Tensor of the shape of `a`. It has a first derivative only: one of second order
         takes the matrices of the iteration as constants. On JAX there is none in
         forward mode.
     """
-    return _differentiable(chain, scaled)(a)
+    return _differentiable(chain, scaled, long)(a)
 
 
 @cache
-def _differentiable(chain, scaled):
-    unit, steps = monic_chain(chain)
+def _differentiable(chain, scaled, long):
+    unit, _ = monic_chain(chain)
+    iterate, change = (
+        (gram_iteration.lift, gram_iteration.change) if long else (_iterate, _change)
+    )
 
     def value_and_gradient(a):
         square = gram(a)
@@ -46,12 +52,10 @@ def _differentiable(chain, scaled):
         row = ops.swapaxes(vector, -1, -2) @ a
         norm = frobenius(row)
         size = unit * bound_of(norm, schatten)
-        factor = _iterate(a / size, square / size**2, steps)
+        factor, kept = iterate(a / size, square / size**2, fourth / size**4, chain)
 
-        def gradient(*arguments, upstream=None):
-            # PyTorch gives the gradient by name, the others as the only argument.
-            given = arguments[0] if upstream is None else upstream
-            result = _change(a / size, given, steps)
+        def gradient(given):
+            result = change(a / size, given, kept, chain)
             # σ_max · p(a / size), where size grows with σ_max.
             slope = -ops.sum(result * a, axis=(-2, -1), keepdims=True) / size
             if scaled:
@@ -63,44 +67,42 @@ def _differentiable(chain, scaled):
 
         return norm * factor if scaled else factor, gradient
 
-    with warnings.catch_warnings():
-        # Backends without gradients say that they have none.
-        warnings.simplefilter("ignore")
-        return ops.custom_gradient(value_and_gradient)
+    return own_gradient(value_and_gradient)
 
 
-def _iterate(a, square, steps):
-    """The last iterate that starts from `a`, whose Gram matrix is `square`.
+def _iterate(a, square, fourth, chain):
+    """As `gram_iteration.lift`, with a Gram matrix of every iterate; keeps nothing.
 
     Equal rows of `a` have equal rows in every product, to the last bit.
     """
-    eye = _identity(a)
+    _, steps = monic_chain(chain)
     for index, (first, third) in enumerate(steps):
-        square = gram(a) if index else square
-        lifted = (square @ (square + third * eye)) @ a
+        if index:
+            square = gram(a)
+            fourth = square @ square
+        factor = third * square
+        factor += fourth
+        lifted = factor @ a
         lifted += first * a
         a = lifted
-    return a
+    return a, None
 
 
-def _change(a, change, steps):
-    """The change of the last iterate for a change of the first one, `a`."""
+def _change(a, change, kept, chain):
+    """As `gram_iteration.change`."""
+    _, steps = monic_chain(chain)
     eye, last = _identity(a), len(steps) - 1
     for index, (first, third) in enumerate(steps):
         # first + third s² + s⁴ is a square and a constant.
         square = gram(a) + (third / 2) * eye
         factor = square @ square
         factor += (first - (third / 2) ** 2) * eye
-        changed = _with_transpose(change @ ops.swapaxes(a, -1, -2))
-        changed = _with_transpose(changed @ square)
+        changed = with_transpose(change @ ops.swapaxes(a, -1, -2))
+        changed = with_transpose(changed @ square)
         change = factor @ change
         change += changed @ a
         a = a if index == last else factor @ a
     return change
-
-
-def _with_transpose(x):
-    return x + ops.swapaxes(x, -1, -2)
 
 
 def _identity(a):

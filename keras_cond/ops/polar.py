@@ -3,7 +3,6 @@
 from keras import ops
 
 from keras_cond.ops import scale, singular_map
-from keras_cond.ops.gram_iteration import lift
 from keras_cond.ops.newton_schulz import newton_schulz
 from keras_cond.ops.quintics import quintic_chain
 from keras_cond.ops.validation import (
@@ -89,8 +88,7 @@ def polar_factor(x, method, floor, scaled=False, padded=False):
         rows, columns = x.shape[-2:]
         known = isinstance(rows, int) and isinstance(columns, int)
         long = known and not padded and rows >= LONG * columns
-        iteration = _on_long if long else newton_schulz
-        factor = on_smaller_side(x, lambda a: iteration(a, chain, scaled))
+        factor = on_smaller_side(x, lambda a: newton_schulz(a, chain, scaled, long))
     return factor * peak if scaled else factor
 
 
@@ -109,14 +107,6 @@ def on_smaller_side(x, function):
     if not tall:
         return function(x)
     return ops.swapaxes(function(ops.swapaxes(x, -1, -2)), -1, -2)
-
-
-def _on_long(a, chain, scaled):
-    """As `newton_schulz`, for a tensor of shape (..., r, c) with r much below c."""
-    square = scale.gram(a)
-    norm, bound = scale.norm_and_bound(a, square, square @ square)
-    factor = lift(a / bound, square / bound**2, chain)
-    return norm * factor if scaled else factor
 
 
 def scalar_functions(chain):

@@ -15,8 +15,6 @@ SQUARINGS = 4
 # found errs by less than 0.2 % where many singular values crowd near the largest, and
 # by rounding alone where they do not.
 POWER_STEPS = 16
-# The vector is normalized after so many of them: each shrinks it to 1/√r at worst.
-NORMALIZED = 4
 # Of the probe that the power steps start from. The products of two residues, and of a
 # residue and the multiplier, fit in 32 bits.
 PRIME, MULTIPLIER = 10_007, 3_571
@@ -122,16 +120,14 @@ def first_vector(a, square, fourth):
     bound = ops.exp((log_norm + ops.log(size)) / 2 ** (SQUARINGS + 1))
 
     vector = ops.stop_gradient(a) @ probe(a, axis=-1)
-    for step in range(POWER_STEPS):
+    for _ in range(POWER_STEPS):  # Each leaves at least 1/√r of it.
         vector = power @ vector
-        if step % NORMALIZED == NORMALIZED - 1:
-            vector, _ = _normalized(vector)
-    return vector, bound
+    return _normalized(vector)[0], bound
 
 
 def _normalized(x):
     """Each matrix over its Frobenius norm, and that; 1 for the norm of zero."""
-    size = safe(frobenius(x))
+    size = safe(ops.sqrt(ops.sum(ops.square(x), axis=(-2, -1), keepdims=True)))
     return x / size, size
 
 

@@ -21,8 +21,8 @@ from keras_cond.ops.validation import (
 )
 
 # Gentle quintics, and a rest of p(s) that is NEAR to 1: their logarithms are then
-# polynomials of degree 6, to 7e-5 each and 2e-4 for the rest.
-WIDEST = 0.4
+# polynomials of degree 6, to 9e-5 each and 2e-4 for the rest.
+WIDEST = 0.38
 NEAR = 0.45
 LOG_DEGREE = 6
 
@@ -115,11 +115,12 @@ def _by_products(a, epsilon, floor, rescale):
     s^(ε−1) that is wanted.
     """
     square = scale.gram(a)
-    norm, bound = scale.norm_and_bound(a, square, square @ square)
+    fourth = square @ square
+    norm, bound = scale.norm_and_bound(a, square, fourth)
     chain, logarithms, largest = _logarithm_chain(floor / scale.LOOSENESS)
     eye = ops.eye(a.shape[-2], dtype=a.dtype)
     total = -ops.log(bound / scale.safe(norm)) * eye
-    squares = gram_matrices(a / bound, square / bound**2, chain)
+    squares = gram_matrices(a / bound, square / bound**2, fourth / bound**4, chain)
     for (square, fourth), coefficients in zip(squares, logarithms, strict=True):
         total = total + _polynomial(coefficients, eye, square, fourth)
     gain = _exponential((1 - epsilon) * total, eye, largest)

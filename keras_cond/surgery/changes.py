@@ -3,9 +3,9 @@
 import warnings
 import weakref
 
+from keras_cond.backends import on_torch
 from keras_cond.diagnostics import inspect
 from keras_cond.layers.corrected_einsum_dense import CorrectedEinsumDense
-from keras_cond.layers.eager import on_torch
 from keras_cond.projections.find import frames_outside, left_out, search
 from keras_cond.projections.unreadable import UnreadableError
 

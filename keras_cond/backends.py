@@ -64,3 +64,44 @@ def exportable(method, inputs):
     elif keras.backend.backend() == "tensorflow":
         return keras.name_scope("ONNX_has_no_SVD_use_method_newton_schulz")
     return contextlib.nullcontext()
+
+
+def own_gradient(function):
+    """`keras.ops.custom_gradient` for functions of one tensor.
+
+    Args:
+        function: Takes a tensor and returns its value, one tensor, and a function that
+            takes the gradient of the value to that of the argument.
+
+    Returns:
+        A function of a tensor. Where nothing can be differentiated (NumPy, OpenVINO,
+        PyTorch without gradients or in an export to ONNX, which knows no functions but
+        its own), it is the plain value.
+    """
+
+    def value(x):
+        return function(x)[0]
+
+    if keras.backend.backend() not in ("tensorflow", "jax", "torch"):
+        return value
+
+    def value_and_gradient(x):
+        result, gradient = function(x)
+
+        def keras_gradient(*arguments, upstream=None):
+            # PyTorch gives the gradient by name, the others as the only argument.
+            return gradient(arguments[0] if upstream is None else upstream)
+
+        return result, keras_gradient
+
+    differentiable = ops.custom_gradient(value_and_gradient)
+    if not on_torch():
+        return differentiable
+
+    import torch
+
+    def called(x):
+        plain = torch.onnx.is_in_onnx_export() or not torch.is_grad_enabled()
+        return value(x) if plain else differentiable(x)
+
+    return called
