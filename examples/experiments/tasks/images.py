@@ -1,0 +1,72 @@
+"""Classification of images by a ViT, or by a ConvMixer for contrast."""
+
+import functools
+
+import keras
+from common.images import load_images
+from common.training import adamw
+from models.blocks import Size
+from models.convmixer import build_convmixer
+from models.vit import build_vit
+
+from .task import Task, split
+
+# Debian's package dataset-fashion-mnist.
+_FOLDERS = {"fashion_mnist": "/usr/share/datasets/fashion-mnist"}
+_SIZE = ("width", "num_layers", "num_heads", "mlp_ratio")
+_CONVMIXER = ("width", "num_layers", "patch_size", "kernel_size", "skip")
+
+
+def load(configuration):
+    """Load the images of a configuration; see `loading.load_task`."""
+    task, training = configuration["task"], configuration["training"]
+    data = _images(
+        task["dataset"],
+        task.get("train_size"),
+        task.get("image_size"),
+        training["batch_size"],
+        configuration["seed"],
+    )
+    validation, test = split(data.validation, task["validation_fraction"])
+
+    def compile_model(model):
+        model.compile(
+            optimizer=adamw(
+                configuration["learning_rate"],
+                training["weight_decay"],
+                num_steps=training["epochs"] * len(data.train),
+            ),
+            loss=keras.losses.CategoricalCrossentropy(
+                from_logits=True, label_smoothing=training["label_smoothing"]
+            ),
+            metrics=["accuracy"],
+        )
+
+    return Task(
+        train=data.train,
+        validation=validation,
+        test=test,
+        probes=data.probes[: task["num_probes"]],
+        facts={"train_images": data.num_train, "held_out_images": data.num_validation},
+        build=functools.partial(_build, data, configuration["model"]),
+        compile=compile_model,
+    )
+
+
+@functools.lru_cache(maxsize=1)
+def _images(dataset, train_size, image_size, batch_size, seed):
+    folder = _FOLDERS.get(dataset)
+    return load_images(dataset, folder, batch_size, image_size, seed, train_size)
+
+
+def _build(data, settings, conditioning):
+    settings = dict(settings)
+    kind = settings.pop("kind")
+    if kind == "convmixer":
+        arguments = {name: settings[name] for name in _CONVMIXER}
+        return build_convmixer(data.image_shape, data.num_classes, **arguments)
+    if kind != "vit":
+        raise ValueError(f"model: got the kind {kind!r}, expected vit or convmixer.")
+    preset = settings.pop("preset", None)
+    size = preset or Size(**{name: settings.pop(name) for name in _SIZE})
+    return build_vit(data.image_shape, data.num_classes, size, conditioning, **settings)
