@@ -53,8 +53,7 @@ def _block_tensors(model):
         part = "_".join(layer.name.split("_")[:2])
         if part.startswith("block_") or part.startswith("head_"):
             starts.setdefault("head" if part.startswith("head_") else part, layer)
-    first, *others = starts.values()
-    return [keras.tree.flatten(layer.input)[0] for layer in others]
+    return [keras.tree.flatten(layer.input)[0] for layer in [*starts.values()][1:]]
 
 
 def _kappa(tokens):

@@ -36,7 +36,7 @@ def unit_spectral(correction_scale, per_head=True):
 
 
 def polar(per_head=True):
-    """W + σ_max(W) polar(W) as a start: the exact correction without its layer.
+    """The exact correction as a start: W + C, where C is σ_max times the polar factor.
 
     Args:
         per_head: Whether W is each head's D × d matrix, or that of all heads.
@@ -52,7 +52,7 @@ def polar(per_head=True):
 
 
 def polar_norm(per_head=True):
-    """W times what gives it the norm of W + σ_max(W) polar(W): the scale alone.
+    """W scaled to the norm of the exact correction W + C: the scale alone.
 
     Args:
         per_head: Whether W is each head's D × d matrix, or that of all heads.

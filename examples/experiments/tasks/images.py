@@ -5,15 +5,14 @@ import functools
 import keras
 from common.images import load_images
 from common.training import adamw
-from models.blocks import Size
 from models.convmixer import build_convmixer
 from models.vit import build_vit
 
+from .sizes import take_size
 from .task import Task, split
 
 # Debian's package dataset-fashion-mnist.
 _FOLDERS = {"fashion_mnist": "/usr/share/datasets/fashion-mnist"}
-_SIZE = ("width", "num_layers", "num_heads", "mlp_ratio")
 _CONVMIXER = ("width", "num_layers", "patch_size", "kernel_size", "skip")
 
 
@@ -62,11 +61,10 @@ def _images(dataset, train_size, image_size, batch_size, seed):
 def _build(data, settings, conditioning):
     settings = dict(settings)
     kind = settings.pop("kind")
+    shape = data.image_shape, data.num_classes
     if kind == "convmixer":
-        arguments = {name: settings[name] for name in _CONVMIXER}
-        return build_convmixer(data.image_shape, data.num_classes, **arguments)
+        return build_convmixer(*shape, **{name: settings[name] for name in _CONVMIXER})
     if kind != "vit":
         raise ValueError(f"model: got the kind {kind!r}, expected vit or convmixer.")
-    preset = settings.pop("preset", None)
-    size = preset or Size(**{name: settings.pop(name) for name in _SIZE})
-    return build_vit(data.image_shape, data.num_classes, size, conditioning, **settings)
+    size, others = take_size(settings)
+    return build_vit(*shape, size, conditioning, **others)

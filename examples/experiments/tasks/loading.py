@@ -1,8 +1,13 @@
 """The task that a configuration names."""
 
-from . import images
+from . import images, language, listops, masked
 
-KINDS = {"images": images.load}
+KINDS = {
+    "images": images.load,
+    "language": language.load,
+    "masked": masked.load,
+    "listops": listops.load,
+}
 
 
 def load_task(configuration):
