@@ -6,9 +6,9 @@ r"""Make the runs of an experiment that are not made yet.
 An experiment is declared by a file beside this one. Each finished run appends one line
 to results/EXPERIMENT.jsonl; a killed one leaves nothing, and the next call goes on
 behind it. A line counts as long as the file declares just its configuration; lines of
-another one stay where they are and are named. `--limit-seconds` (of the
-processor, as all times here) ends before the run that would exceed it. `--scale paper` has the settings of the papers, for GPUs and data
-that tensorflow-datasets downloads.
+another one stay where they are and are named. `--limit-seconds` ends before the run
+that would exceed it; all times are those of the processor. `--scale paper` has the
+settings of the papers, for GPUs and data that tensorflow-datasets downloads.
 
 The backend is PyTorch unless KERAS_BACKEND says otherwise: it is the fastest on one CPU
 core for models of this size. All lines of a file are of one backend.

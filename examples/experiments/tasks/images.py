@@ -25,6 +25,7 @@ def load(configuration):
         task.get("image_size"),
         training["batch_size"],
         configuration["seed"],
+        task.get("held_out_batch", 500),
     )
     validation, test = split(data.validation, task["validation_fraction"])
 
@@ -53,9 +54,16 @@ def load(configuration):
 
 
 @functools.lru_cache(maxsize=1)
-def _images(dataset, train_size, image_size, batch_size, seed):
-    folder = _FOLDERS.get(dataset)
-    return load_images(dataset, folder, batch_size, image_size, seed, train_size)
+def _images(dataset, train_size, image_size, batch_size, seed, held_out_batch):
+    return load_images(
+        dataset,
+        _FOLDERS.get(dataset),
+        batch_size,
+        image_size,
+        seed,
+        train_size,
+        evaluation_batch_size=held_out_batch,
+    )
 
 
 def _build(data, settings, conditioning):

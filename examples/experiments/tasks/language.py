@@ -21,7 +21,7 @@ def load(configuration):
         task["context"],
         training["batch_size"],
         configuration["seed"],
-        task["held_out_windows"],
+        task.get("held_out_windows"),
         task.get("epoch_windows"),
     )
     validation, test = split(text.validation, task["validation_fraction"])

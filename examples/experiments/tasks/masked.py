@@ -23,19 +23,16 @@ _OPTIMIZER = {"beta_2": 0.98, "global_clipnorm": 0.5}
 def load(configuration):
     """Load the texts of a configuration; see `loading.load_task`."""
     task, training = configuration["task"], configuration["training"]
-    text = _text(
+    text, labelled = _data(
         task["dataset"],
         task["vocabulary_size"],
         task["context"],
         training["batch_size"],
         configuration["seed"],
-        task["held_out_windows"],
+        task.get("held_out_windows"),
         task.get("epoch_windows"),
+        tuple(map(tuple, task["classifications"])),
     )
-    labelled = [
-        _sentences(name, text, training["batch_size"], configuration["seed"], *sizes)
-        for name, *sizes in task["classifications"]
-    ]
     validation, test = split(text.validation, task["validation_fraction"])
     count = task["num_probes"]
 
@@ -73,9 +70,17 @@ def load(configuration):
 
 
 @functools.lru_cache(maxsize=1)
-def _text(
-    dataset, vocabulary_size, context, batch_size, seed, held_out_windows, epoch_windows
+def _data(
+    dataset,
+    vocabulary_size,
+    context,
+    batch_size,
+    seed,
+    held_out_windows,
+    epoch_windows,
+    classifications,
 ):
+    """The windows of a text with masks, and the texts with labels."""
     text = prepare_text(
         load_dataset(dataset, None),
         vocabulary_size,
@@ -86,20 +91,19 @@ def _text(
         epoch_size=epoch_windows,
         special_tokens=MASKED_MODEL_TOKENS,
     )
-    return mask_text(text, batch_size, seed)
-
-
-@functools.lru_cache(maxsize=8)
-def _sentences(name, text, batch_size, seed, length, epoch_size, held_out):
-    return prepare_sentences(
-        load_labelled(name, None),
-        text.tokenizer,
-        length,
-        batch_size,
-        seed,
-        epoch_size=epoch_size or None,
-        validation_size=held_out or None,
-    )
+    labelled = [
+        prepare_sentences(
+            load_labelled(name, None),
+            text.tokenizer,
+            length,
+            batch_size,
+            seed,
+            epoch_size=epoch_size or None,
+            validation_size=held_out or None,
+        )
+        for name, length, epoch_size, held_out in classifications
+    ]
+    return mask_text(text, batch_size, seed), labelled
 
 
 def _build(text, settings, conditioning):
