@@ -19,7 +19,7 @@ _ARM_KEYS = {"name", "what", "main", "control", "model", "training", *CHANGES}
 _REQUIRED = {
     "seeds": {"main", "other", "tuning"},
     "learning_rates": {"values"},
-    "score": {"name", "better"},
+    "score": {"name", "better", "also"},
     "budget": {"seconds_per_run"},
 }
 DEFAULT = "default"
@@ -65,6 +65,7 @@ class Experiment:
         learning_rates: What they are chosen from.
         score: Name of the number by which arms are compared.
         higher_is_better: Whether a larger score is better.
+        also: Names of further test scores for the tables.
         seconds_per_run: What a run takes, until one is recorded.
         arms: Tuple of `Arm`, `DEFAULT` first.
     """
@@ -80,6 +81,7 @@ class Experiment:
     learning_rates: tuple
     score: str
     higher_is_better: bool
+    also: tuple
     seconds_per_run: float
     arms: tuple
 
@@ -199,6 +201,7 @@ def _experiment(name, content, path):
         learning_rates=tuple(content["learning_rates"]["values"]),
         score=content["score"]["name"],
         higher_is_better=content["score"]["better"] == "higher",
+        also=tuple(content["score"]["also"]),
         seconds_per_run=content["budget"]["seconds_per_run"],
         arms=_arms(content["arm"], path),
     )

@@ -84,7 +84,7 @@ class _Watch(keras.callbacks.Callback):
         self._measure()
 
     def on_epoch_end(self, epoch, logs=None):
-        if math.isfinite(logs["loss"]):
+        if all(map(math.isfinite, logs.values())):
             self._measure()
 
     def _measure(self):
