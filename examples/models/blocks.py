@@ -109,7 +109,9 @@ def size_of(preset, presets):
     if isinstance(preset, Size):
         return preset, f"{preset.num_layers}x{preset.width}"
     if preset not in presets:
-        raise ValueError(f"preset: got {preset!r}, expected one of {sorted(presets)}.")
+        raise ValueError(
+            f"preset: got {preset!r}, expected one of {', '.join(presets)}."
+        )
     return presets[preset], preset
 
 
