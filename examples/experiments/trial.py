@@ -29,6 +29,8 @@ def train(experiment, run):
         was not finite; `seconds` of the processor.
     """
     start = time.process_time()
+    # Keras holds on to the models of earlier runs.
+    keras.utils.clear_session()
     configuration = run.configuration
     task = load_task(configuration)
     model = build_model(task.build, configuration["changes"], run.seed)
