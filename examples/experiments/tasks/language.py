@@ -3,7 +3,7 @@
 import functools
 
 import keras
-from common.corpora import load_dataset
+from common.corpora import load_dataset, load_text_files
 from common.text import prepare_text
 from common.training import adamw
 from models.gpt import build_gpt
@@ -16,7 +16,9 @@ def load(configuration):
     """Load the text of a configuration; see `loading.load_task`."""
     task, training = configuration["task"], configuration["training"]
     text = _text(
-        task["dataset"],
+        task.get("dataset"),
+        task.get("text"),
+        task.get("validation_text"),
         task["vocabulary_size"],
         task["context"],
         training["batch_size"],
@@ -53,10 +55,23 @@ def load(configuration):
 
 @functools.lru_cache(maxsize=1)
 def _text(
-    dataset, vocabulary_size, context, batch_size, seed, held_out_windows, epoch_windows
+    dataset,
+    text,
+    validation_text,
+    vocabulary_size,
+    context,
+    batch_size,
+    seed,
+    held_out_windows,
+    epoch_windows,
 ):
+    """A data set by name, or text by the paths of its files."""
+    if dataset is None:
+        corpus = load_text_files(text, validation_text)
+    else:
+        corpus = load_dataset(dataset, None)
     return prepare_text(
-        load_dataset(dataset, None),
+        corpus,
         vocabulary_size,
         context,
         batch_size,
