@@ -39,6 +39,7 @@ def plot_differences(path, experiment, rows):
             )
         one.axvline(0, color="black", linewidth=0.8)
         one.grid(alpha=0.3)
+        one.locator_params(axis="x", nbins=5)
         better = "right" if experiment.higher_is_better else "left"
         one.set_xlabel(f"{experiment.score} {title} ({better} is better)")
     axes[0].set_yticks(range(len(rows)), [row.arm.name for row in rows])
