@@ -60,7 +60,7 @@ def task_names(text):
     return [*(name for name in names if name not in (*GLUE, "glue")), *GLUE]
 
 
-def fine_tune(classifier, task, optimizer, epochs):
+def fine_tune(classifier, task, optimizer, epochs, verbose=None):
     """Train a classifier on a task and judge it.
 
     Args:
@@ -68,6 +68,7 @@ def fine_tune(classifier, task, optimizer, epochs):
         task: A `SentenceTask`.
         optimizer: `keras.optimizers.Optimizer`.
         epochs: Number of epochs.
+        verbose: As in `training.fit`.
 
     Returns:
         Dict for results.json: `scores` (validation split -> metric -> value), the
@@ -78,7 +79,7 @@ def fine_tune(classifier, task, optimizer, epochs):
     else:
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     classifier.compile(optimizer=optimizer, loss=loss)
-    history, seconds = fit(classifier, task.train, None, epochs)
+    history, seconds = fit(classifier, task.train, None, epochs, verbose=verbose)
     judged = {
         name: scores(
             task.metrics,

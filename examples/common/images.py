@@ -23,7 +23,6 @@ DATASETS = (
 )
 
 _NUM_PROBES = 64
-_LARGEST_EVALUATION_BATCH = 500
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +70,14 @@ _SMALL = {
 
 
 def load_images(
-    name, data_dir, batch_size, image_size, seed, train_size=None, validation_size=None
+    name,
+    data_dir,
+    batch_size,
+    image_size,
+    seed,
+    train_size=None,
+    validation_size=None,
+    evaluation_batch_size=500,
 ):
     """Load one of `DATASETS`, checked.
 
@@ -86,6 +92,8 @@ def load_images(
         seed: Integer; fixes the subset, the order and the augmentation.
         train_size: Number of training images; `None` takes all.
         validation_size: Number of validation images; `None` takes all.
+        evaluation_batch_size: Images in a validation batch of a small data set; those
+            of photographs are as large as training batches.
 
     Returns:
         An `ImageTask`.
@@ -96,14 +104,14 @@ def load_images(
     """
     if name not in DATASETS:
         raise ValueError(f"dataset: got {name!r}, expected one of {DATASETS}.")
-    load = _load_small if name in _SMALL else _load_photographs
-    return load(
-        name, data_dir, batch_size, image_size, seed, train_size, validation_size
-    )
+    arguments = (name, data_dir, batch_size, seed, train_size, validation_size)
+    if name in _SMALL:
+        return _load_small(*arguments, evaluation_batch_size)
+    return _load_photographs(*arguments, image_size)
 
 
 def _load_small(
-    name, data_dir, batch_size, image_size, seed, train_size, validation_size
+    name, data_dir, batch_size, seed, train_size, validation_size, evaluation_batch_size
 ):
     small = _SMALL[name]
     splits, where = _read_small(name, data_dir)
@@ -131,14 +139,14 @@ def _load_small(
             small.flip,
         ),
         validation=EvaluationBatches(
-            held_out, held_out_labels, small.num_classes, _LARGEST_EVALUATION_BATCH
+            held_out, held_out_labels, small.num_classes, evaluation_batch_size
         ),
         probes=held_out[:_NUM_PROBES].astype("float32"),
     )
 
 
 def _load_photographs(
-    name, data_dir, batch_size, image_size, seed, train_size, validation_size
+    name, data_dir, batch_size, seed, train_size, validation_size, image_size
 ):
     builder = prepared_builder(name, data_dir)
     photographs = Photographs(builder, image_size, batch_size)

@@ -10,6 +10,8 @@ STYLES = (
     ("#009E73", ":", "D"),
     ("#D55E00", (0, (5, 1, 1, 1, 1, 1)), "v"),
     ("#CC79A7", (0, (1, 1)), "P"),
+    ("#56B4E9", (0, (7, 2)), "X"),
+    ("#999999", "-", "*"),
 )
 
 
@@ -20,7 +22,7 @@ def plot_curves(path, title, panels):
         path: The PNG file.
         title: Title of the figure.
         panels: `{label of the y axis: {method: values, one for each epoch}}`, at most
-            six methods.
+            eight methods.
     """
     figure = Figure(figsize=(5.2 * len(panels), 4.2), layout="constrained")
     figure.suptitle(title)

@@ -1,5 +1,6 @@
 """The folder of a run, and what is written into it."""
 
+import importlib
 import json
 import math
 import platform
@@ -48,25 +49,35 @@ def write_results(path, results):
         path: The file.
         results: Dictionaries, lists, strings and numbers.
     """
-    text = json.dumps(_without_infinities(results), indent=2, allow_nan=False)
+    text = json.dumps(without_infinities(results), indent=2, allow_nan=False)
     Path(path).write_text(text + "\n", encoding="utf-8")
 
 
 def environment():
     """What the numbers depend on besides the arguments."""
+    backend = keras.backend.backend()
     return {
-        "backend": keras.backend.backend(),
+        "backend": backend,
+        backend: importlib.import_module(backend).__version__,
         "keras": keras.version(),
         "python": platform.python_version(),
         "machine": platform.machine(),
     }
 
 
-def _without_infinities(value):
+def without_infinities(value):
+    """Return a copy of nested results in which JSON can say every number.
+
+    Args:
+        value: Dictionaries, lists, tuples, strings and numbers.
+
+    Returns:
+        The same with `"inf"`, `"-inf"` and `"nan"` in place of such floats.
+    """
     if isinstance(value, dict):
-        return {key: _without_infinities(item) for key, item in value.items()}
+        return {key: without_infinities(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_infinities(item) for item in value]
+        return [without_infinities(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value

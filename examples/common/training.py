@@ -38,7 +38,7 @@ def adamw(learning_rate, weight_decay, num_steps, **kwargs):
     return optimizer
 
 
-def fit(model, train, validation, epochs):
+def fit(model, train, validation, epochs, callbacks=(), verbose=None):
     """Train a compiled model and time its epochs.
 
     Args:
@@ -46,6 +46,9 @@ def fit(model, train, validation, epochs):
         train: Batches with an `epoch` that fixes order and augmentation.
         validation: Batches to validate on after each epoch; `None` does not.
         epochs: Number of epochs.
+        callbacks: Further Keras callbacks.
+        verbose: As in `keras.Model.fit`; `None` draws a bar on a terminal, and prints
+            a line for each epoch elsewhere.
 
     Returns:
         `(history, seconds)`: the metrics as lists over epochs, and the wall-clock
@@ -56,12 +59,14 @@ def fit(model, train, validation, epochs):
     """
     check_last_batch(validation, "validation examples")
     clock = _EpochClock(train)
+    if verbose is None:
+        verbose = 1 if sys.stdout.isatty() else 2
     history = model.fit(
         train,
         validation_data=validation,
         epochs=epochs,
-        callbacks=[clock],
-        verbose=1 if sys.stdout.isatty() else 2,
+        callbacks=[clock, *callbacks],
+        verbose=verbose,
     )
     return history.history, clock.seconds
 

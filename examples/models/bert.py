@@ -13,6 +13,7 @@ Id 0 is padding. No token depends on it, however much there is and wherever it s
 the mask is made from the ids and handed to each layer that mixes tokens.
 """
 
+import inspect
 import random
 
 import keras
@@ -20,7 +21,17 @@ from keras import ops
 
 import keras_cond
 
-from .blocks import Form, Size, add_block, dense, norm, token_embedding
+from .blocks import (
+    ATTENTION,
+    Conditioning,
+    Form,
+    Size,
+    add_block,
+    dense,
+    norm,
+    size_of,
+    token_embedding,
+)
 from .sinusoidal_positions import ScaledSinusoidalPositions
 
 PADDING_ID = 0
@@ -34,6 +45,14 @@ CONDITIONINGS = (
     "svd_graying",
 )
 CONDITIONS = ("sequence", "table")
+# What those that act on embedded tokens put there.
+_TOKENS = {
+    "conditioned_embedding": lambda: keras_cond.TokenConditioning(
+        name="token_conditioning"
+    ),
+    "dct_graying": lambda: keras_cond.DCTTokenGraying(name="token_graying"),
+    "svd_graying": lambda: keras_cond.SVDTokenGraying(name="token_graying"),
+}
 
 PRESETS = {
     "smoke": Size(width=16, num_layers=1, num_heads=2, mlp_ratio=2),
@@ -50,8 +69,8 @@ def build_bert(
     Args:
         vocabulary_size: Number of token ids, padding among them.
         preset: `"crammed"` (120 M parameters with 32,768 ids), `"mini"` for minutes on
-            a CPU, or `"smoke"` to try things out.
-        conditioning: One of `CONDITIONINGS`:
+            a CPU, `"smoke"` to try things out, or a `blocks.Size`.
+        conditioning: A `blocks.Conditioning`, or one of `CONDITIONINGS`:
             `"baseline"` changes nothing;
             `"conditioned_embedding"` conditions the tokens as they leave the embedding,
             before the positions are added (https://arxiv.org/abs/2505.12789);
@@ -77,8 +96,9 @@ def build_bert(
         model = build_bert(2048, conditioning="conditioned_embedding")
         logits = model({"ids": ids, "places": places})
     """
-    _check(vocabulary_size, preset, conditioning, condition)
-    size = PRESETS[preset]
+    _check(vocabulary_size, condition)
+    size, preset = size_of(preset, PRESETS)
+    conditioning = _as_conditioning(conditioning, condition)
     form = _form(size.width)
     # However many seeds the attention layers draw, the other layers get the same.
     seeds = random.Random(random.getrandbits(32))
@@ -89,21 +109,16 @@ def build_bert(
     # Padding attends to padding, so that every token has something to attend to.
     attention_mask = ops.equal(ops.expand_dims(mask, 2), ops.expand_dims(mask, 1))
 
-    in_table = conditioning == "conditioned_embedding" and condition == "table"
     embedding = token_embedding(
         vocabulary_size,
         size.width,
         seeds,
-        "raw" if in_table else None,
+        "raw" if conditioning.table else None,
         form.initializer,
     )
     x = embedding(ids)
-    if conditioning == "conditioned_embedding" and not in_table:
-        x = _mix(keras_cond.TokenConditioning(name="token_conditioning"), x, mask)
-    if conditioning == "dct_graying":
-        x = _mix(keras_cond.DCTTokenGraying(name="token_graying"), x, mask)
-    if conditioning == "svd_graying":
-        x = _mix(keras_cond.SVDTokenGraying(name="token_graying"), x, mask)
+    if conditioning.tokens:
+        x = _condition(conditioning.tokens(), x, mask)
     x = ScaledSinusoidalPositions(name="positions")(x, mask)
     x = norm("embedding_norm", form)(x)
     for index in range(size.num_layers):
@@ -120,7 +135,9 @@ def build_bert(
     x = ops.take_along_axis(x, ops.expand_dims(places, 2), axis=1)
     logits = ops.cast(embedding(x, reverse=True), "float32")
     return keras.Model(
-        {"ids": ids, "places": places}, logits, name=f"bert_{preset}_{conditioning}"
+        {"ids": ids, "places": places},
+        logits,
+        name=f"bert_{preset}_{conditioning.name}",
     )
 
 
@@ -168,25 +185,40 @@ def _real(ids):
     return ops.not_equal(ids, PADDING_ID)
 
 
-def _mix(layer, x, mask):
-    """What a layer that mixes tokens makes of the real ones."""
+def _condition(layer, x, mask):
+    """What a layer makes of the real tokens, which it may mix."""
+    if "mask" not in inspect.signature(layer.call).parameters:
+        return layer(x)
     # The sum drops the mask that the layer passes on. Only some of the later layers
     # would take it up, and theirs leaves padding nothing to attend to.
     return layer(x, mask=mask) + 0
 
 
-def _check(vocabulary_size, preset, conditioning, condition):
+def _as_conditioning(conditioning, condition):
+    """The `Conditioning` of one of `CONDITIONINGS`, or the `Conditioning` itself."""
+    if isinstance(conditioning, Conditioning):
+        return conditioning
+    if conditioning not in CONDITIONINGS:
+        raise ValueError(
+            f"conditioning: got {conditioning!r}, expected one of "
+            f"{', '.join(CONDITIONINGS)}."
+        )
+    in_table = conditioning == "conditioned_embedding" and condition == "table"
+    return Conditioning(
+        conditioning,
+        tokens=None if in_table else _TOKENS.get(conditioning),
+        table=in_table,
+        attention=ATTENTION.get(conditioning),
+    )
+
+
+def _check(vocabulary_size, condition):
     if vocabulary_size < 2:
         raise ValueError(
             f"vocabulary_size: got {vocabulary_size}, expected at least 2: padding and "
             "a token."
         )
-    for name, value, choices in (
-        ("preset", preset, PRESETS),
-        ("conditioning", conditioning, CONDITIONINGS),
-        ("condition", condition, CONDITIONS),
-    ):
-        if value not in choices:
-            raise ValueError(
-                f"{name}: got {value!r}, expected one of {', '.join(choices)}."
-            )
+    if condition not in CONDITIONS:
+        raise ValueError(
+            f"condition: got {condition!r}, expected one of {', '.join(CONDITIONS)}."
+        )

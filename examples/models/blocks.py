@@ -58,6 +58,63 @@ class Form:
 PLAIN = Form()
 
 
+@dataclasses.dataclass(frozen=True)
+class Conditioning:
+    """What conditioning puts where; without arguments, nothing.
+
+    Attributes:
+        name: Part of the model's name.
+        patches: Function without arguments that returns a layer for the raw patches
+            of an image.
+        tokens: The same for embedded tokens, before the positions are added.
+        table: Whether tokens are looked up in the conditioned table.
+        attention: Function without arguments that returns what `SpectralAttention` is
+            given besides the stock arguments; `None` leaves the attention plain.
+    """
+
+    name: str = "baseline"
+    patches: Callable | None = None
+    tokens: Callable | None = None
+    table: bool = False
+    attention: Callable | None = None
+
+
+def _conditioned_init():
+    """Semi-orthogonal queries and keys, identities as values, no correction."""
+    return {
+        "correction_scale": 0.0,
+        "query_initializer": keras_cond.initializers.SemiOrthogonalQK(),
+        "key_initializer": keras_cond.initializers.SemiOrthogonalQK(),
+        "value_initializer": keras_cond.initializers.RectangularIdentity(),
+    }
+
+
+# What the conditionings with a name do to the attention.
+ATTENTION = {"spectral_attention": dict, "conditioned_init": _conditioned_init}
+
+
+def size_of(preset, presets):
+    """Return the `Size` of a preset's name, or the `Size` itself.
+
+    Args:
+        preset: A name, or a `Size`.
+        presets: Name -> `Size`.
+
+    Returns:
+        `(size, name)`.
+
+    Raises:
+        ValueError: If the name is unknown.
+    """
+    if isinstance(preset, Size):
+        return preset, f"{preset.num_layers}x{preset.width}"
+    if preset not in presets:
+        raise ValueError(
+            f"preset: got {preset!r}, expected one of {', '.join(presets)}."
+        )
+    return presets[preset], preset
+
+
 def add_block(
     x,
     index,
@@ -78,8 +135,7 @@ def add_block(
         x: Tokens `(batch, N, width)`.
         index: Number of the block, in the names of its layers (`block_0_attention`).
         size: A `Size`.
-        conditioning: `"spectral_attention"` and `"conditioned_init"` act here; any
-            other name leaves the attention plain.
+        conditioning: A `Conditioning`, of which `attention` acts here.
         seeds: `random.Random` that seeds the kernels of the MLP.
         form: A `Form`.
         attention_class: Class derived from `SpectralAttention` that attends; `None`
@@ -208,17 +264,10 @@ def _attention(size, conditioning, attention_class, dropout, form, name):
         "dropout": dropout,
         "name": name,
     }
+    extra = conditioning.attention and conditioning.attention()
+    if extra is None and attention_class is None:
+        return keras.layers.MultiHeadAttention(**arguments)
     spectral = attention_class or keras_cond.layers.SpectralAttention
-    if conditioning == "spectral_attention":
-        return spectral(**arguments)
-    if conditioning == "conditioned_init":
-        return spectral(
-            **arguments,
-            correction_scale=0.0,
-            query_initializer=keras_cond.initializers.SemiOrthogonalQK(),
-            key_initializer=keras_cond.initializers.SemiOrthogonalQK(),
-            value_initializer=keras_cond.initializers.RectangularIdentity(),
-        )
-    if attention_class is not None:
-        return attention_class(**arguments, correction_scale=0.0)
-    return keras.layers.MultiHeadAttention(**arguments)
+    return spectral(
+        **arguments, **({"correction_scale": 0.0} if extra is None else extra)
+    )

@@ -14,11 +14,14 @@ import keras
 from keras import ops
 
 from .blocks import (
+    ATTENTION,
+    Conditioning,
     Size,
     add_block,
     add_positions,
     drop,
     norm,
+    size_of,
     token_embedding,
 )
 from .rotary_attention import RotaryAttention
@@ -56,8 +59,10 @@ def build_gpt(
         vocabulary_size: Number of token ids.
         context: Largest number of tokens it can read.
         preset: `"gpt2"` (124 M parameters with 50,257 ids and a context of 1024),
-            `"mini"` for minutes on a CPU, or `"smoke"` to try things out.
-        conditioning: One of `CONDITIONINGS`:
+            `"mini"` for minutes on a CPU, `"smoke"` to try things out, or a
+            `blocks.Size`.
+        conditioning: A `blocks.Conditioning`, whose layers must not mix tokens, or one
+            of `CONDITIONINGS`:
             `"baseline"` changes nothing;
             `"conditioned_embedding"` looks tokens up in the conditioned table
             (https://arxiv.org/abs/2505.12789, with the table in place of the sequence,
@@ -88,8 +93,14 @@ def build_gpt(
 
         model = build_gpt(2048, context=64, conditioning="conditioned_embedding")
     """
-    _check(vocabulary_size, context, preset, conditioning, head_table, dropout)
-    size = PRESETS[preset]
+    _check(vocabulary_size, context, conditioning, head_table, dropout)
+    size, preset = size_of(preset, PRESETS)
+    if not isinstance(conditioning, Conditioning):
+        conditioning = Conditioning(
+            conditioning,
+            table=conditioning == "conditioned_embedding",
+            attention=ATTENTION.get(conditioning),
+        )
     # However many seeds the attention layers draw, the other layers get the same.
     seeds = random.Random(random.getrandbits(32))
 
@@ -98,9 +109,11 @@ def build_gpt(
         vocabulary_size,
         size.width,
         seeds,
-        head_table if conditioning == "conditioned_embedding" else None,
+        head_table if conditioning.table else None,
     )
     x = embedding(ids)
+    if conditioning.tokens:
+        x = conditioning.tokens()(x)
     if not rotary:
         x = add_positions(x, context)
     x = drop(x, dropout, "embedding_dropout")
@@ -117,24 +130,23 @@ def build_gpt(
         )
     logits = embedding(norm("head_norm")(x), reverse=True)
     logits = ops.cast(logits, "float32")  # They are; a symbolic tensor does not say so.
-    model = keras.Model(ids, logits, name=f"gpt_{preset}_{conditioning}")
+    model = keras.Model(ids, logits, name=f"gpt_{preset}_{conditioning.name}")
     _shrink_kernels_into_the_stream(model, size.num_layers)
     return model
 
 
-def _check(vocabulary_size, context, preset, conditioning, head_table, dropout):
+def _check(vocabulary_size, context, conditioning, head_table, dropout):
     for name, value in (("vocabulary_size", vocabulary_size), ("context", context)):
         if value < 1:
             raise ValueError(f"{name}: got {value}, expected a whole number from 1.")
-    if preset not in PRESETS:
-        raise ValueError(f"preset: got {preset!r}, expected one of {sorted(PRESETS)}.")
     if conditioning in SEQUENCE_CONDITIONINGS:
         raise ValueError(
             f"conditioning: got {conditioning!r}, which acts on a whole sequence and "
             "would show a token the later ones. Expected one of "
             f"{CONDITIONINGS}; 'conditioned_embedding' conditions the table instead."
         )
-    if conditioning not in CONDITIONINGS:
+    known = isinstance(conditioning, Conditioning) or conditioning in CONDITIONINGS
+    if not known:
         raise ValueError(
             f"conditioning: got {conditioning!r}, expected one of {CONDITIONINGS}."
         )

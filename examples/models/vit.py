@@ -14,7 +14,16 @@ import keras
 
 import keras_cond
 
-from .blocks import Size, add_block, add_positions, dense, norm
+from .blocks import (
+    ATTENTION,
+    Conditioning,
+    Size,
+    add_block,
+    add_positions,
+    dense,
+    norm,
+    size_of,
+)
 
 CONDITIONINGS = (
     "baseline",
@@ -51,9 +60,9 @@ def build_vit(
     Args:
         image_shape: `(height, width, channels)` in pixels.
         num_classes: Number of logits.
-        preset: `"ti"`, `"s"`, `"b"` (ViT-Ti, S, B), `"mini"` for small images, or
-            `"smoke"` to try things out.
-        conditioning: One of `CONDITIONINGS`:
+        preset: `"ti"`, `"s"`, `"b"` (ViT-Ti, S, B), `"mini"` for small images,
+            `"smoke"` to try things out, or a `blocks.Size`.
+        conditioning: A `blocks.Conditioning`, or one of `CONDITIONINGS`:
             `"baseline"` changes nothing;
             `"conditioned_tokens"` puts `TokenConditioning` on the patch
             embeddings, before the positions are added
@@ -84,29 +93,21 @@ def build_vit(
 
         model = build_vit((28, 28, 1), num_classes=10, conditioning="svd_graying")
     """
-    if preset not in PRESETS:
-        raise ValueError(f"preset: got {preset!r}, expected one of {sorted(PRESETS)}.")
-    if conditioning not in CONDITIONINGS:
-        raise ValueError(
-            f"conditioning: got {conditioning!r}, expected one of {CONDITIONINGS}."
-        )
-    size = PRESETS[preset]
+    size, preset = size_of(preset, PRESETS)
+    conditioning = _as_conditioning(conditioning)
     # However many seeds the attention layers draw, the other layers get the same.
     seeds = random.Random(random.getrandbits(32))
 
     images = keras.Input(image_shape, name="images")
     x = keras.layers.Rescaling(1 / 127.5, offset=-1.0, name="rescaling")(images)
     x = _split_patches(x, image_shape, patch_size)
-    if conditioning == "dct_graying":
-        x = keras_cond.layers.DCTTokenGraying(name="patch_graying")(x)
-    if conditioning == "svd_graying":
-        x = keras_cond.layers.SVDTokenGraying(name="patch_graying")(x)
-
+    if conditioning.patches:
+        x = conditioning.patches()(x)
     x = keras.layers.Dense(
         size.width, kernel_initializer="lecun_normal", name="patch_embedding"
     )(x)
-    if conditioning == "conditioned_tokens":
-        x = keras_cond.layers.TokenConditioning(name="token_conditioning")(x)
+    if conditioning.tokens:
+        x = conditioning.tokens()(x)
     x = add_positions(x, x.shape[1])
 
     for index in range(size.num_layers):
@@ -123,7 +124,30 @@ def build_vit(
     x = norm("head_norm")(x)
     x = keras.layers.GlobalAveragePooling1D(name="head_pooling")(x)
     logits = dense(num_classes, "head", seeds, dtype="float32")(x)
-    return keras.Model(images, logits, name=f"vit_{preset}_{conditioning}")
+    return keras.Model(images, logits, name=f"vit_{preset}_{conditioning.name}")
+
+
+def _as_conditioning(conditioning):
+    """The `Conditioning` of one of `CONDITIONINGS`, or the `Conditioning` itself."""
+    if isinstance(conditioning, Conditioning):
+        return conditioning
+    if conditioning not in CONDITIONINGS:
+        raise ValueError(
+            f"conditioning: got {conditioning!r}, expected one of {CONDITIONINGS}."
+        )
+    return Conditioning(
+        conditioning,
+        patches={
+            "dct_graying": lambda: keras_cond.DCTTokenGraying(name="patch_graying"),
+            "svd_graying": lambda: keras_cond.SVDTokenGraying(name="patch_graying"),
+        }.get(conditioning),
+        tokens={
+            "conditioned_tokens": lambda: keras_cond.TokenConditioning(
+                name="token_conditioning"
+            ),
+        }.get(conditioning),
+        attention=ATTENTION.get(conditioning),
+    )
 
 
 def _split_patches(x, image_shape, patch_size):

@@ -1,0 +1,1 @@
+"""Experiments on what conditioning does, against controls, and their analysis."""
