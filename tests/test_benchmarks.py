@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import keras
 import matplotlib.image
@@ -20,6 +21,7 @@ from benchmarks.cases import (
 )
 from benchmarks.fits import fit_exponent
 from benchmarks.floors import Product
+from common.document import read_blocks
 from keras import ops
 
 import keras_cond
@@ -321,6 +323,12 @@ def test_overhead_smoke_run_writes_table_numbers_and_picture(
     ratio = f"**{case['training']['ratio']:.2f}**"
     assert f"vit-smoke, batch 2: conditioned tokens, with gradient | {ratio}" in table
     assert keras.version() in table
+    document = tmp_path / "page.md"
+    document.write_text("# Page\n<!-- begin costs -->\n<!-- end costs -->\nend\n")
+    report.main([str(path), "--document", str(document), "--block", "costs"])
+    text = document.read_text()
+    assert text.startswith("# Page\n") and text.endswith("\nend\n")
+    assert read_blocks(text)["costs"] == report.markdown([results])
 
     written = path.read_text()
     with pytest.raises(ValueError, match=r"overhead.json exists.*--overwrite"):
@@ -496,3 +504,13 @@ def test_backend_is_chosen_before_keras_is_imported(monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", BACKEND)
     monkeypatch.setattr(arguments.importlib, "import_module", lambda _: FakeKeras)
     assert arguments.choose_backend(OTHER) == OTHER
+
+
+def test_the_tables_of_the_documentation_are_those_of_the_numbers():
+    root = Path(__file__).parent.parent
+    files = sorted(
+        (root / "examples" / "benchmarks" / "results").glob("overhead-*.json")
+    )
+    text = (root / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    expected = report.markdown([report.read_results(file) for file in files])
+    assert files and read_blocks(text)["overhead"] == expected

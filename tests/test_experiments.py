@@ -6,10 +6,10 @@ import math
 import keras
 import numpy as np
 import pytest
+from common.document import fill_blocks, read_blocks
 from experiments import analyse, run, trial
 from experiments.changes import build_model
 from experiments.declaration import names, read_experiments
-from experiments.document import fill_blocks, read_blocks
 from experiments.lines import append_line, path_of, read_lines
 from experiments.plan import all_runs, learning_rate_of, remaining
 from experiments.statistics import epochs_to_reach, estimate, paired

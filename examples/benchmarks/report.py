@@ -4,7 +4,8 @@
 
 prints the Markdown table of the documentation from the JSON files of overhead.py (and
 of gpu.py), one column for each backend, mode and precision, and below it the command,
-versions and machine of each file.
+versions and machine of each file. `--document docs/benchmarks.md --block NAME` puts it
+into the block of that name in a document.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from common.document import fill_blocks
 from common.tables import format_table
 
 
@@ -25,8 +27,16 @@ def main(argv=None):
     """
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", help="JSON files of overhead.py")
+    parser.add_argument("--document", help="Markdown file with a block for the table")
+    parser.add_argument("--block", default="overhead", help="name of that block")
     arguments = parser.parse_args(argv)
-    print(markdown([read_results(file) for file in arguments.files]))
+    text = markdown([read_results(file) for file in arguments.files])
+    if arguments.document is None:
+        print(text)
+        return
+    document = Path(arguments.document)
+    filled = fill_blocks(document.read_text(encoding="utf-8"), {arguments.block: text})
+    document.write_text(filled, encoding="utf-8")
 
 
 def read_results(file):

@@ -13,8 +13,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from common.document import fill_blocks, read_blocks
 from experiments.declaration import FOLDER, read_experiments
-from experiments.document import fill_blocks, read_blocks
 from experiments.lines import path_of, read_lines
 from experiments.markdown import (
     arm_table,

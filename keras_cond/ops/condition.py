@@ -28,7 +28,7 @@ def condition(x, mask=None, method="newton_schulz", floor=1e-3, stop_gradient=Fa
         mask: None, or a tensor of shape (..., N), true (or nonzero) at real tokens.
             The others take no part and come out unchanged.
         method: `"newton_schulz"` (default, matrix products) or `"svd"`; see `polar`.
-            The first finds σ_max by power iteration, within 0.2 % and mostly to
+            The first finds σ_max by power iteration, within 0.3 % and mostly to
             rounding.
         floor: float in (0, 1), a fraction of σ_max; see `polar`.
         stop_gradient: If True, C counts as constant in the backward pass, which is

@@ -42,7 +42,7 @@ def limit_condition(x, limit):
 
     κ(W') ≤ limit · (1 + 1e-3) for a limit up to 1e3 (rounding in float32 makes it
     1e-2 at 1e4), as long as σ_max is known that well: many singular values crowding
-    near the largest may cost another 0.2 %. A matrix that keeps the limit comes out
+    near the largest may cost another 0.3 %. A matrix that keeps the limit comes out
     unchanged, bit for bit. Storing the result in half precision rounds it again, which
     moves each singular value by about 4e-3 σ_max (bfloat16) or 5e-4 σ_max (float16):
     there the limit cannot hold much beyond 100 or 1000. The same goes for matrix

@@ -12,7 +12,7 @@ from keras import ops
 # a side of 10,000 this is at most 15.5 % above σ_max.
 SQUARINGS = 4
 # Applications of the Gram matrix to the power 2 ** SQUARINGS to one vector. The size
-# found errs by less than 0.2 % where many singular values crowd near the largest, and
+# found errs by less than 0.3 % where many singular values crowd near the largest, and
 # by rounding alone where they do not.
 POWER_STEPS = 16
 # Of the probe that the power steps start from. The products of two residues, and of a
