@@ -95,6 +95,7 @@ def _gray_tokens(count):
     return products
 
 
+STOCK = {"stock": Method("the stock model itself: noise", "baseline", in_table=True)}
 ATTENTION = {
     "spectral_identity": Method(
         "SpectralAttention, identity", "spectral_attention", in_table=True
@@ -123,6 +124,7 @@ FOLDED = {
 }
 
 VIT = {
+    **STOCK,
     "conditioned_tokens": Method(
         "conditioned tokens, with gradient",
         "conditioned_tokens",
@@ -179,6 +181,7 @@ OTHERS = {
 }
 
 GPT = {
+    **STOCK,
     "conditioned_table": TABLE,
     "conditioned_table_stop_gradient": Method(
         'condition="table", stop_gradient',
@@ -196,6 +199,7 @@ GPT = {
 }
 
 BERT = {
+    **STOCK,
     "conditioned_sequence": Method(
         'condition="sequence"',
         "conditioned_embedding",

@@ -33,6 +33,9 @@ from benchmarks.arguments import (
 
 # Steps after the first one that are not timed.
 WARM_UP = 2
+# Where a model lies in memory makes its steps up to a tenth faster or slower; where
+# nothing is compiled, building is cheap and that is averaged out.
+BUILDS = 5
 # The batch of the memory's steps on a CPU, in batches of the preset.
 MEMORY_BATCHES = 4
 SMOKE = {"preset": "vit-smoke", "cases": "conditioned_tokens", "pairs": 2}
@@ -84,36 +87,61 @@ def parse_arguments(argv):
 def measure(cases, arguments):
     """Yield the results of the cases, one after another.
 
-    Cases in a row with the same preset and batch size share the stock model.
+    Where nothing is compiled, each case builds its models several times.
 
     Args:
         cases: List of `Case`.
         arguments: The command line.
     """
-    from benchmarks.cases import build_ours, build_stock
-    from benchmarks.steps import steps_of
-    from benchmarks.timing import seconds_of
-
-    shared, stock_peaks = None, {}
+    stock_peaks = {}
+    builds = BUILDS if arguments.mode == "eager" else 1
     for case in cases:
         print(f"\n{case.name}, batch {case.batch_size}", flush=True)
-        if shared != (case.preset, case.batch_size):
-            shared = (case.preset, case.batch_size)
-            stock = build_stock(case.preset)
-            stock_steps = steps_of(stock, case, arguments.mode)
-            stock_first = seconds_of(stock_steps[0])
-        ours = build_ours(case, stock)
-        our_steps = steps_of(ours, case, arguments.mode)
-        first = {"stock": stock_first, "ours": seconds_of(our_steps[0])}
+        firsts, times = [], {"training": ([], []), "inference": ([], [])}
+        for build in range(builds):
+            pairs = len(range(build, arguments.pairs, builds))
+            first, steps = both_steps(case, arguments.mode)
+            firsts.append(first)
+            for kind, (stock, ours) in steps.items():
+                for side, seconds in zip(
+                    times[kind], time_steps(kind, stock, ours, pairs), strict=True
+                ):
+                    side.extend(seconds)
         yield {
             **describe(case),
             "precision": arguments.mixed_precision,
-            "first_step_seconds": first,
-            **time_steps(case, stock_steps, our_steps, arguments),
+            "first_step_seconds": firsts[0],
+            **{
+                kind: statistics_of(case, kind, times[kind], arguments)
+                for kind in times
+            },
             "memory": None
             if arguments.without_memory
             else memory_of(case, stock_peaks, arguments),
         }
+
+
+def both_steps(case, mode):
+    """Build both models of a case and take their first steps.
+
+    Args:
+        case: A `Case`.
+        mode: `"jit"`, `"graph"` or `"eager"`.
+
+    Returns:
+        Seconds of the first training step of each side, and kind -> the steps of the
+        stock model and of the conditioned one.
+    """
+    from benchmarks.cases import build_ours, build_stock
+    from benchmarks.steps import steps_of
+    from benchmarks.timing import seconds_of
+
+    models = {"stock": build_stock(case.preset)}
+    models["ours"] = build_ours(case, models["stock"])
+    steps = {side: steps_of(model, case, mode) for side, model in models.items()}
+    first = {side: seconds_of(train) for side, (train, _) in steps.items()}
+    pairs = zip(*(steps[side] for side in ("stock", "ours")), strict=True)
+    return first, dict(zip(("training", "inference"), pairs, strict=True))
 
 
 def describe(case):
@@ -131,42 +159,50 @@ def describe(case):
     }
 
 
-def time_steps(case, stock_steps, our_steps, arguments):
-    """Time training and inference steps in turn, and the plain products.
+def time_steps(kind, stock, ours, pairs):
+    """Time two steps in turn, after a few that are not timed.
+
+    Args:
+        kind: `"training"` or `"inference"`, for the progress bar.
+        stock: Function without arguments.
+        ours: Function without arguments.
+        pairs: Number of pairs of steps.
+
+    Returns:
+        Two lists of seconds.
+    """
+    import keras
+    from benchmarks.timing import interleave
+
+    for _ in range(WARM_UP):
+        stock()
+        ours()
+    bar = keras.utils.Progbar(pairs, unit_name=f"{kind} pair")
+    return interleave(stock, ours, pairs, bar.update)
+
+
+def statistics_of(case, kind, times, arguments):
+    """Ratios of the steps of a case, and the plain products beside them.
 
     Args:
         case: A `Case`.
-        stock_steps: Training and inference step of the stock model.
-        our_steps: The same of the conditioned model.
+        kind: `"training"` or `"inference"`.
+        times: Seconds of the stock model's steps and of ours.
         arguments: The command line.
-
-    Returns:
-        Dictionary of `training` and `inference`.
     """
-    import keras
     from benchmarks import floors
     from benchmarks.cases import products_of
-    from benchmarks.timing import interleave, ratio_statistics
+    from benchmarks.timing import ratio_statistics
 
-    results = {}
-    for kind, first, second in zip(
-        ("training", "inference"), stock_steps, our_steps, strict=True
-    ):
-        for _ in range(WARM_UP):
-            first()
-            second()
-        bar = keras.utils.Progbar(arguments.pairs, unit_name=f"{kind} pair")
-        times = interleave(first, second, arguments.pairs, bar.update)
-        statistics = ratio_statistics(*times)
-        products = products_of(case, training=kind == "training")
-        seconds = floors.seconds_of_products(products, arguments.mode)
-        results[kind] = {
-            **statistics,
-            "floor": 1 + 1e3 * seconds / statistics["stock_ms"],
-            "floor_ms": 1e3 * seconds,
-            "floor_gflop": floors.total_operations(products) / 1e9,
-        }
-    return results
+    statistics = ratio_statistics(*times)
+    products = products_of(case, training=kind == "training")
+    seconds = floors.seconds_of_products(products, arguments.mode)
+    return {
+        **statistics,
+        "floor": 1 + 1e3 * seconds / statistics["stock_ms"],
+        "floor_ms": 1e3 * seconds,
+        "floor_gflop": floors.total_operations(products) / 1e9,
+    }
 
 
 def memory_of(case, stock_peaks, arguments):

@@ -6,6 +6,7 @@ from keras import ops
 from keras_cond.ops import condition
 
 CORRECTIONS = ("identity", "polar")
+HALF = ("float16", "bfloat16")
 
 
 @keras.saving.register_keras_serializable(package="keras_cond")
@@ -73,7 +74,8 @@ class CorrectedEinsumDense(keras.layers.EinsumDense):
         self.__class__ = keras.layers.EinsumDense
 
     def call(self, inputs, training=None):
-        if self.correction == "identity":
+        if self.correction == "identity" and self.compute_dtype in HALF:
+            # W + λI in half precision would round W away.
             return super().call(inputs, training=training) + self._shift(inputs)
         kernel = ops.cast(self.corrected_kernel(), self.compute_dtype)
         outputs = ops.einsum(self.equation, inputs, kernel)
@@ -111,7 +113,7 @@ class CorrectedEinsumDense(keras.layers.EinsumDense):
         return ops.reshape(joint, (size, heads, width))
 
     def _shift(self, inputs):
-        """Returns λ x · I without forming the identity: the coordinates it selects.
+        """Returns λ x · I without a product: the coordinates that I selects.
 
         Args:
             inputs: Tensor of shape (..., D).
