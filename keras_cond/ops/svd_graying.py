@@ -21,9 +21,9 @@ from keras_cond.ops.validation import (
 )
 
 # Gentle quintics, and a rest of p(s) that is NEAR to 1: their logarithms are then
-# polynomials of degree 6, to 9e-5 each and 2e-4 for the rest.
-WIDEST = 0.38
-NEAR = 0.45
+# polynomials of degree 6, to 7e-5 each and 4e-4 for the rest.
+WIDEST = 0.4
+NEAR = 0.43
 LOG_DEGREE = 6
 
 
