@@ -233,6 +233,7 @@ def test_vit_ti_has_the_sizes_of_the_paper():
 def test_cases_of_the_table_and_of_names():
     table = select_cases("vit-ti,gpt-mini", "table")
     assert [(case.name, case.batch_size) for case in table] == [
+        ("vit-ti/stock", 8),
         ("vit-ti/conditioned_tokens", 8),
         ("vit-ti/conditioned_tokens_stop_gradient", 8),
         ("vit-ti/spectral_identity", 8),
@@ -240,6 +241,7 @@ def test_cases_of_the_table_and_of_names():
         ("vit-ti/svd_graying", 8),
         ("vit-ti/folded", 8),
         ("vit-ti/spectral_polar", 32),
+        ("gpt-mini/stock", 32),
         ("gpt-mini/conditioned_table", 32),
     ]
     (case,) = select_cases("vit-mini,gpt-mini", "conditioned_table", 3)
@@ -464,7 +466,7 @@ OTHER = next(name for name in MODES if name != BACKEND)
         (
             overhead,
             ["--preset", "vit-ti", "--cases", "conditioned_table"],
-            "--cases: got 'conditioned_table', expected one of conditioned_tokens",
+            "--cases: got 'conditioned_table', expected one of stock, conditioned_tokens",
         ),
         (growth, ["--ops", "sqrt"], "--ops: got 'sqrt', expected one of condition"),
         (growth, ["--mixed-precision", "mixed_float16"], "expected one of float32"),
