@@ -466,7 +466,7 @@ OTHER = next(name for name in MODES if name != BACKEND)
         (
             overhead,
             ["--preset", "vit-ti", "--cases", "conditioned_table"],
-            "--cases: got 'conditioned_table', expected one of stock, conditioned_tokens",
+            "--cases: got 'conditioned_table', expected one of stock, conditioned",
         ),
         (growth, ["--ops", "sqrt"], "--ops: got 'sqrt', expected one of condition"),
         (growth, ["--mixed-precision", "mixed_float16"], "expected one of float32"),
