@@ -18,7 +18,8 @@ def condition(x, mask=None, method="newton_schulz", floor=1e-3, stop_gradient=Fa
     The singular values become σ_i + σ_max, so κ(X + C) = 2σ_max/(σ_max + σ_min) ≤ 2
     wherever σ_min ≥ floor · σ_max. A null direction (repeated or zero tokens have one)
     stays null; see `polar` for those between. The result follows X: it is rotated,
-    permuted and scaled with it.
+    permuted and scaled with it. By matrix products it has a first derivative only, on
+    JAX in reverse mode.
 
     The correction of one token depends on every token of its matrix. Applied to the
     sequence of a causal model, it would tell each token about later ones.
