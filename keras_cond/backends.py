@@ -18,6 +18,15 @@ def on_torch():
     return keras.backend.backend() == "torch"
 
 
+def runs_operation_by_operation():
+    """Returns whether PyTorch computes now, rather than records for later."""
+    if not on_torch():
+        return False
+    import torch
+
+    return not (torch.compiler.is_compiling() or torch.jit.is_tracing())
+
+
 def known_values(x):
     """Returns a tensor as a NumPy array, or None while a graph is being traced."""
     if on_torch():

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_cond.layers.corrected_together import shared_kernel
 from keras_cond.ops import condition
 
 CORRECTIONS = ("identity", "polar")
@@ -77,7 +78,10 @@ class CorrectedEinsumDense(keras.layers.EinsumDense):
         if self.correction == "identity" and self.compute_dtype in HALF:
             # W + λI in half precision would round W away.
             return super().call(inputs, training=training) + self._shift(inputs)
-        kernel = ops.cast(self.corrected_kernel(), self.compute_dtype)
+        kernel = shared_kernel(self)
+        if kernel is None:
+            kernel = self.corrected_kernel()
+        kernel = ops.cast(kernel, self.compute_dtype)
         outputs = ops.einsum(self.equation, inputs, kernel)
         if self.bias is not None:
             outputs = outputs + ops.cast(self.bias, self.compute_dtype)
@@ -96,21 +100,35 @@ class CorrectedEinsumDense(keras.layers.EinsumDense):
 
     def corrected_kernel(self):
         """Returns W + C, of the shape of the kernel."""
+        if self.correction == "polar":
+            return self.kernel_of(condition(self.matrices()))
+        kernel = self._raw_kernel()
+        size, heads, width = kernel.shape
+        columns = width if self.per_head else heads * width
+        added = self.correction_scale * ops.eye(size, columns, dtype=kernel.dtype)
+        return kernel + ops.reshape(added, (size, -1, width))
+
+    def matrices(self):
+        """Returns what is corrected each by itself, of shape (count, D, columns)."""
+        kernel = self._raw_kernel()
+        if self.per_head:
+            return ops.transpose(kernel, (1, 0, 2))
+        return ops.reshape(kernel, (1, kernel.shape[0], -1))
+
+    def kernel_of(self, matrices):
+        """The inverse of `matrices`."""
+        if self.per_head:
+            return ops.transpose(matrices, (1, 0, 2))
+        return ops.reshape(matrices, self._kernel.shape)
+
+    def _raw_kernel(self):
         kernel = ops.convert_to_tensor(self._kernel)
         if self.lora_enabled:
             # `kernel` adds this too, but rounds it to the compute dtype.
             factor = self.lora_alpha / self.lora_rank
             update = factor * ops.matmul(self.lora_kernel_a, self.lora_kernel_b)
             kernel = kernel + ops.cast(update, kernel.dtype)
-        size, heads, width = kernel.shape
-        if self.correction == "identity":
-            rows = ops.eye(size, dtype=kernel.dtype)
-            return kernel + self._shift(rows)
-        if self.per_head:
-            matrices = condition(ops.transpose(kernel, (1, 0, 2)))
-            return ops.transpose(matrices, (1, 0, 2))
-        joint = condition(ops.reshape(kernel, (size, heads * width)))
-        return ops.reshape(joint, (size, heads, width))
+        return kernel
 
     def _shift(self, inputs):
         """Returns λ x · I without a product: the coordinates that I selects.

@@ -4,6 +4,10 @@ import keras
 
 from keras_cond.initializers.seeds import for_next_use, with_derived_seed
 from keras_cond.layers.corrected_einsum_dense import CORRECTIONS, CorrectedEinsumDense
+from keras_cond.layers.corrected_together import (
+    can_be_corrected_together,
+    corrected_together,
+)
 from keras_cond.ops.validation import boolean, finite_number
 
 # The order is the index that derives a seed, so it must not change.
@@ -72,13 +76,30 @@ class SpectralCorrection:
             self._correct_projections()
 
     def _correct_projections(self):
-        for dense in (self._query_dense, self._key_dense, self._value_dense):
+        for dense in self._projections():
             if self._correction_scale:
                 CorrectedEinsumDense.correct(
                     dense, self.correction, self._correction_scale, self.per_head
                 )
             elif isinstance(dense, CorrectedEinsumDense):
                 dense.uncorrect()
+
+    def _projections(self):
+        return [self._query_dense, self._key_dense, self._value_dense]
+
+    def __call__(self, *args, **kwargs):
+        if self._correct_together():
+            with corrected_together(self._projections()):
+                return super().__call__(*args, **kwargs)
+        return super().__call__(*args, **kwargs)
+
+    def _correct_together(self):
+        return (
+            self.built
+            and self.correction == "polar"
+            and self._correction_scale > 0
+            and can_be_corrected_together([self, *self._projections()])
+        )
 
     def _get_common_kwargs_for_sublayer(self):
         kwargs = super()._get_common_kwargs_for_sublayer()

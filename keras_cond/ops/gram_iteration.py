@@ -63,15 +63,18 @@ def change(a, changed, kept, chain):
     Returns:
         Tensor of the shape of `a`.
     """
-    eye = ops.eye(a.shape[-2], dtype=a.dtype)
     _, steps = monic_chain(chain)
     # Changes of the Gram matrix (bent), of step (turn) and of the product of all steps.
     bent = with_transpose(changed @ ops.swapaxes(a, -1, -2))
-    gain, slope = eye, ops.zeros_like(eye)
+    gain = slope = None
     for (square, step), (_, third) in zip(kept, steps, strict=True):
-        turn = with_transpose(bent @ (square + (third / 2) * eye))
-        gain, slope = step @ gain, (turn @ gain) + (step @ slope)
-        bent = with_transpose((turn @ square + (step @ bent) / 2) @ step)
+        turn = with_transpose(bent @ square) + third * bent
+        if gain is None:
+            gain, slope = step, turn
+        else:
+            gain, slope = step @ gain, (turn @ gain) + (step @ slope)
+        if step is not kept[-1][1]:
+            bent = with_transpose((turn @ square + (step @ bent) / 2) @ step)
     return (gain @ changed) + (slope @ a)
 
 
