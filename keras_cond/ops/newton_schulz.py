@@ -55,7 +55,9 @@ def _differentiable(chain, scaled, long):
         factor, kept = iterate(a / size, square / size**2, fourth / size**4, chain)
 
         def gradient(given):
-            result = change(a / size, given, kept, chain)
+            # XLA would start the iteration before it is needed, and keep all of it.
+            late = size + 0 * given[..., :1, :1]
+            result = change(a / late, given, kept, chain)
             # σ_max · p(a / size), where size grows with σ_max.
             slope = -ops.sum(result * a, axis=(-2, -1), keepdims=True) / size
             if scaled:

@@ -9,7 +9,7 @@ from keras import ops
 from keras_cond.ops import condition, polar
 from keras_cond.ops.quintics import monic_chain, quintic_chain
 from tests import matrices
-from tests.autodiff import float64, gradient, to_numpy, weighted_sum
+from tests.autodiff import BACKEND, float64, gradient, to_numpy, weighted_sum
 
 
 def gradients(function, x, weight):
@@ -63,3 +63,27 @@ def test_monic_quintics_are_the_same_chain():
         expected = a * expected + b * expected**3 + c * expected**5
         got = first * got + third * got**3 + got**5
     np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="Only JAX tells what a program needs.")
+def test_nothing_of_the_iteration_is_kept_while_later_layers_run():
+    import jax
+
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 48, 48)).astype("float32")
+    weights = [rng.standard_normal((48, n)).astype("float32") for n in (48, 96)]
+
+    def loss(weights, conditioned):
+        first, second = weights
+        y = x @ first
+        y = condition(y) if conditioned else y
+        for _ in range(12):
+            y = ops.tanh(y + ops.relu(y @ second) @ second.T)
+        return ops.sum(ops.square(y))
+
+    def size(conditioned):
+        gradient = jax.jit(jax.grad(loss), static_argnums=1)
+        program = gradient.lower(weights, conditioned).compile()
+        return program.memory_analysis().temp_size_in_bytes
+
+    assert size(True) - size(False) < 8 * x.nbytes
