@@ -1,18 +1,20 @@
 """The experiments: what they declare, how they run, and what is made of their lines."""
 
+import dataclasses
 import json
 import math
+import types
 
 import keras
 import numpy as np
 import pytest
 from common.document import fill_blocks, read_blocks
-from experiments import analyse, run, trial
+from experiments import analyse, run, trial, verdicts
 from experiments.changes import build_model
 from experiments.declaration import names, read_experiments
 from experiments.lines import append_line, path_of, read_lines
 from experiments.plan import all_runs, learning_rate_of, remaining
-from experiments.statistics import epochs_to_reach, estimate, paired
+from experiments.statistics import Estimate, epochs_to_reach, estimate, paired
 from experiments.summary import results, summarize
 from experiments.tasks import load_task
 from models.blocks import Size
@@ -394,6 +396,42 @@ def test_an_interval_is_that_of_student():
     assert not estimate([1.0]).excludes_zero and estimate([]).count == 0
 
 
+BETTER, WORSE, UNCLEAR = (
+    Estimate(1.0, 0.5, 5),
+    Estimate(-1.0, 0.5, 5),
+    Estimate(0.3, 0.5, 5),
+)
+
+
+@pytest.mark.parametrize(
+    ("to_default", "to_control", "expected"),
+    [
+        (BETTER, None, verdicts.HELPS),
+        (BETTER, BETTER, verdicts.HELPS),
+        (BETTER, UNCLEAR, verdicts.SCALE),
+        (BETTER, WORSE, verdicts.SCALE),
+        (UNCLEAR, BETTER, verdicts.SHAPE),
+        (UNCLEAR, None, verdicts.NOT_SEEN),
+        (WORSE, UNCLEAR, verdicts.HURTS),
+        (WORSE, BETTER, f"{verdicts.HURTS}, but beats its control"),
+        (Estimate(1.0, float("nan"), 1), None, verdicts.NOT_SEEN),
+    ],
+)
+@pytest.mark.parametrize("higher_is_better", [True, False])
+def test_the_rule_of_verdicts(to_default, to_control, expected, higher_is_better):
+    def turned(value):
+        if value is None or higher_is_better:
+            return value
+        return dataclasses.replace(value, mean=-value.mean)
+
+    row = types.SimpleNamespace(
+        arm=types.SimpleNamespace(control=to_control and "gaussian"),
+        to_default=turned(to_default),
+        to_control=turned(to_control),
+    )
+    assert verdicts.verdict(row, higher_is_better) == expected
+
+
 def test_a_paired_difference_is_over_common_seeds():
     found = paired({0: 1.0, 1: 2.0, 2: 9.0}, {0: 0.5, 1: 1.5, 3: 0.0})
     assert (found.mean, found.half_width, found.count) == (0.5, 0.0, 2)
@@ -433,3 +471,4 @@ def test_every_table_of_the_document_is_what_the_lines_give():
             assert blocks[block] == made[block], f"run analyse.py {name}: {block}"
             compared += 1
     assert compared > 0
+    assert blocks[analyse.VERDICTS] == analyse.make_verdicts(analyse.RESULTS)

@@ -23,10 +23,20 @@ from experiments.markdown import (
     score_table,
     status,
     tuning_table,
+    verdict_table,
 )
 from experiments.summary import summarize
 
 RESULTS = FOLDER / "results"
+# The block of the table, and the experiments in its columns.
+VERDICTS = "verdicts"
+JUDGED = (
+    "fashion_mnist",
+    "fashion_mnist_full",
+    "wordnet_gpt",
+    "wordnet_bert",
+    "listops",
+)
 DOCS = FOLDER.parent.parent / "docs"
 
 
@@ -50,6 +60,7 @@ def main(argv=None):
         text = fill_blocks(text, {k: v for k, v in blocks.items() if k in wanted})
         draw(experiment, lines, DOCS / "images")
         print(f"{name}: {status(experiment, lines)}")
+    text = fill_blocks(text, {VERDICTS: make_verdicts(RESULTS)})
     document.write_text(text, encoding="utf-8")
 
 
@@ -94,6 +105,17 @@ def make_blocks(experiment, lines):
             for which, table in tables.items()
         },
     }
+
+
+def make_verdicts(folder):
+    """Return the table of verdicts on the experiments that have lines in a folder."""
+    summaries = []
+    for name in JUDGED:
+        experiment = read_experiments(name)[0]
+        rows = summarize(experiment, complete_lines(experiment, folder))
+        if rows:
+            summaries.append((experiment, rows))
+    return verdict_table(summaries)
 
 
 def draw(experiment, lines, folder):

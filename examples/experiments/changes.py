@@ -6,12 +6,15 @@ from models.blocks import Conditioning
 import keras_cond
 
 from .starts import STARTS
+from .token_layers import PartialTokenConditioning, UnitTokenConditioning
 
 # What may stand on patches or tokens.
 LAYERS = {
     "DCTTokenGraying": keras_cond.DCTTokenGraying,
     "SVDTokenGraying": keras_cond.SVDTokenGraying,
     "TokenConditioning": keras_cond.TokenConditioning,
+    "PartialTokenConditioning": PartialTokenConditioning,
+    "UnitTokenConditioning": UnitTokenConditioning,
     "Rescaling": keras.layers.Rescaling,
 }
 

@@ -4,6 +4,7 @@ import math
 
 from .declaration import DEFAULT
 from .plan import all_runs, learning_rate_of, remaining
+from .verdicts import judged, verdict
 
 # What the second table shows, of what is measured.
 MEASUREMENTS = {
@@ -126,6 +127,31 @@ def tuning_table(experiment, lines):
             cells.append(f"**{cell}**" if rate == chosen and cell else cell)
         rows.append([f"`{arm.name}`", *cells])
     return _table(["arm", *(f"{rate:g}" for rate in experiment.learning_rates)], rows)
+
+
+def verdict_table(summaries):
+    """Return the table of verdicts, a row a method and a column an experiment.
+
+    Args:
+        summaries: List of pairs of an `Experiment` and what `summary.summarize`
+            returned.
+    """
+    cells = {}
+    for experiment, rows in summaries:
+        for row in judged(rows):
+            cells.setdefault(row.arm.name, {})[experiment.name] = (
+                f"{_gap(row.to_default, experiment.score)}: "
+                f"{verdict(row, experiment.higher_is_better)}"
+            )
+    names = [experiment.name for experiment, _ in summaries]
+    header = ["method", *(f"{e.name}, {_words(e.score)}" for e, _ in summaries)]
+    return _table(
+        header,
+        [
+            [f"`{arm}`", *(found.get(n, "") for n in names)]
+            for arm, found in cells.items()
+        ],
+    )
 
 
 def status(experiment, lines):
