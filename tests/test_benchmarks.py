@@ -9,7 +9,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 from benchmarks import floors, gpu, growth, memory, overhead, report, timing
-from benchmarks.arguments import MODES
+from benchmarks.arguments import MODES, start
 from benchmarks.backends import gradient
 from benchmarks.cases import (
     FAMILIES,
@@ -373,6 +373,20 @@ def test_growth_smoke_run_writes_exponents_and_picture(tmp_path, monkeypatch, ca
     check_picture(path.with_suffix(".png"))
     with pytest.raises(ValueError, match="--overwrite"):
         growth.main(["--smoke", "--mode", MODE, "--json", str(path)])
+
+
+def test_growth_leaves_out_larger_sizes_or_says_that_none_is_left():
+    _, sweeps = growth.sizes_of(growth.parse_arguments(["--largest", "64"]))
+    assert sweeps == {"N": (32, 64), "D": (32, 64), "batch": (1, 2, 4, 8, 16, 32)}
+    with pytest.raises(ValueError, match="--largest: got 32, .* expected 64"):
+        growth.sizes_of(growth.parse_arguments(["--largest", "32"]))
+
+
+def test_without_a_path_the_file_has_the_name_of_the_benchmark(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments = growth.parse_arguments([])
+    start(arguments, "growth")
+    assert arguments.json.as_posix() == f"runs/growth-{BACKEND}.json"
 
 
 def test_growth_measures_the_memory_of_each_shape():

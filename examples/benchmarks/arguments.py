@@ -72,11 +72,11 @@ def start(arguments, name):
             already, or a file of the run exists and is not to be overwritten.
     """
     check_choice("--mixed-precision", arguments.mixed_precision, PRECISIONS)
-    for name in ("pairs", "batch_size", "minutes"):
-        value = getattr(arguments, name, None)
+    for option in ("pairs", "batch_size", "minutes"):
+        value = getattr(arguments, option, None)
         if value is not None and value < 1:
             raise ValueError(
-                f"--{name.replace('_', '-')}: got {value}, expected a whole number "
+                f"--{option.replace('_', '-')}: got {value}, expected a whole number "
                 "from 1. Raise it."
             )
     backend = choose_backend(arguments.backend)

@@ -49,6 +49,7 @@ def main(argv=None):
         Path of the JSON file.
     """
     arguments = parse_arguments(argv)
+    base, sweeps = sizes_of(arguments)
     start(arguments, "growth")
     import keras
     from benchmarks.backends import machine
@@ -58,7 +59,6 @@ def main(argv=None):
 
     names = parse_list("--ops", arguments.ops, OPS)
     words = sys.argv[1:] if argv is None else argv
-    base, sweeps = sizes_of(arguments)
     results = {
         "command": shlex.join(["python", "examples/benchmarks/growth.py", *words]),
         "machine": machine(),
@@ -90,6 +90,7 @@ def parse_arguments(argv):
     """Read the command line."""
     parser = benchmark_parser(__doc__.splitlines()[0], pairs=7)
     parser.add_argument("--ops", default=",".join(OPS), help="what to time")
+    parser.add_argument("--largest", type=int, help="leave out larger sizes")
     arguments = parser.parse_args(argv)
     check_choice("--mixed-precision", arguments.mixed_precision, ("float32",))
     if arguments.smoke:
@@ -99,7 +100,19 @@ def parse_arguments(argv):
 
 def sizes_of(arguments):
     """The sizes that stay, and those that move."""
-    return (SMOKE_BASE, SMOKE_SWEEPS) if arguments.smoke else (BASE, SWEEPS)
+    base, sweeps = (SMOKE_BASE, SMOKE_SWEEPS) if arguments.smoke else (BASE, SWEEPS)
+    if arguments.largest is None:
+        return base, sweeps
+    kept = {
+        name: tuple(size for size in sizes if size <= arguments.largest)
+        for name, sizes in sweeps.items()
+    }
+    if min(map(len, kept.values())) < 2:
+        raise ValueError(
+            f"--largest: got {arguments.largest}, which leaves fewer than two sizes, "
+            f"expected {max(sizes[1] for sizes in sweeps.values())} or more."
+        )
+    return base, kept
 
 
 def function_of(name):
