@@ -378,7 +378,7 @@ def test_growth_smoke_run_writes_exponents_and_picture(tmp_path, monkeypatch, ca
 def test_growth_leaves_out_larger_sizes_or_says_that_none_is_left():
     _, sweeps = growth.sizes_of(growth.parse_arguments(["--largest", "64"]))
     assert sweeps == {"N": (32, 64), "D": (32, 64), "batch": (1, 2, 4, 8, 16, 32)}
-    with pytest.raises(ValueError, match="--largest: got 32, .* expected 64"):
+    with pytest.raises(ValueError, match=r"--largest: got 32, .* expected 64"):
         growth.sizes_of(growth.parse_arguments(["--largest", "32"]))
 
 
