@@ -3,8 +3,7 @@
 import keras
 from keras import ops
 
-from keras_cond.layers.corrected_together import shared_kernel
-from keras_cond.ops import condition
+from keras_cond.layers.corrected_together import polar_kernels, shared_kernel
 
 CORRECTIONS = ("identity", "polar")
 HALF = ("float16", "bfloat16")
@@ -101,7 +100,7 @@ class CorrectedEinsumDense(keras.layers.EinsumDense):
     def corrected_kernel(self):
         """Returns W + C, of the shape of the kernel."""
         if self.correction == "polar":
-            return self.kernel_of(condition(self.matrices()))
+            return polar_kernels([self])[0]
         kernel = self._raw_kernel()
         size, heads, width = kernel.shape
         columns = width if self.per_head else heads * width

@@ -59,18 +59,25 @@ class _Group:
         if not any(projection is one for one in self.projections):
             return None
         if not self.kernels:
-            self.kernels = self._correct()
+            corrected = polar_kernels(self.projections)
+            for one, kernel in zip(self.projections, corrected, strict=True):
+                self.kernels[id(one)] = kernel
         return self.kernels[id(projection)]
 
-    def _correct(self):
-        raw = [(one, one.matrices()) for one in self.projections]
-        kernels = {}
-        for size in dict.fromkeys(tuple(x.shape[1:]) for _, x in raw):
-            alike = [(one, x) for one, x in raw if tuple(x.shape[1:]) == size]
-            corrected = condition(ops.concatenate([x for _, x in alike]))
-            start = 0
-            for one, x in alike:
-                end = start + x.shape[0]
-                kernels[id(one)] = one.kernel_of(corrected[start:end])
-                start = end
-        return kernels
+
+def polar_kernels(projections):
+    """Returns W + σ_max(W) polar(W) of each projection, of the shapes of the kernels.
+
+    Matrices of one shape are corrected in one batch.
+    """
+    raw = [one.matrices() for one in projections]
+    kernels = [None] * len(projections)
+    for size in dict.fromkeys(tuple(x.shape[1:]) for x in raw):
+        alike = [i for i, x in enumerate(raw) if tuple(x.shape[1:]) == size]
+        corrected = condition(ops.concatenate([raw[i] for i in alike]))
+        start = 0
+        for i in alike:
+            end = start + raw[i].shape[0]
+            kernels[i] = projections[i].kernel_of(corrected[start:end])
+            start = end
+    return kernels

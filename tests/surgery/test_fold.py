@@ -64,7 +64,7 @@ def assert_folded(model, x, atol=1e-5):
 def test_spectral_attention_becomes_stock_attention(correction, per_head):
     arguments = {"correction": correction, "per_head": per_head, "correction_scale": 1}
     model = plain(2, keras_cond.SpectralAttention, **arguments)
-    folded = assert_folded(model, batch(), atol=3e-5)
+    folded = assert_folded(model, batch())
     layer = folded.get_layer("attention_0")
     assert type(layer) is keras.layers.MultiHeadAttention
     assert type(layer.query_dense) is keras.layers.EinsumDense
