@@ -37,7 +37,7 @@ POLAR_QUINTICS = 7
 # A matrix with so many times as many rows as columns is conditioned in stages.
 LONG = 3
 STAGES = 3
-POLAR_SMALL_PRODUCTS = {False: 19, True: 19 + 46}
+POLAR_SMALL_PRODUCTS = {False: 19, True: 19 + 43}
 GRAYING_STAGES = 2
 GRAYING_SMALL_PRODUCTS = 42
 CALLS = 9
