@@ -249,6 +249,16 @@ def test_cases_of_the_table_and_of_names():
     assert len(select_cases("vit-b", "all")) == len(FAMILIES["vit"].methods)
 
 
+@pytest.mark.parametrize("ours_first", [False, True])
+def test_both_models_start_from_the_same_weights(ours_first):
+    case = Case("vit-smoke", "stock", 2)
+    _, steps = overhead.both_steps(case, MODE, ours_first)
+    (stock, ours), _ = steps.values()
+    losses = [stock(), stock()]
+    assert losses[0] != losses[1]
+    assert [ours(), ours()] == pytest.approx(losses, rel=1e-5)
+
+
 # Memory.
 
 
@@ -279,12 +289,17 @@ def test_child_gets_the_request_and_its_failure_is_told(tmp_path):
 
 
 def run_overhead(monkeypatch, path, *arguments):
-    """A smoke run whose peaks are made up."""
-    peaks = {"stock": 1e6, "ours": 1e6 + 3 * 8 * 16 * 16 * 4}
+    """A smoke run whose memory is made up: three token tensors, 5 MB between steps."""
+    between = {"stock": 1e6, "ours": 6e6}
+    steps = {"stock": 1e6, "ours": 1e6 + 3 * 8 * 16 * 16 * 4}
 
     def peak_of_steps(case, side, *how):
         assert case.batch_size == 4 * 2 and how == (MODE, "float32", BACKEND)
-        return {"bytes": peaks[side], "with_compiling": False}
+        return {
+            "between_steps": between[side],
+            "peak": between[side] + steps[side],
+            "with_compiling": False,
+        }
 
     monkeypatch.setattr(memory, "peak_of_steps", peak_of_steps)
     return overhead.main(["--smoke", "--mode", MODE, "--json", str(path), *arguments])
@@ -316,7 +331,8 @@ def test_overhead_smoke_run_writes_table_numbers_and_picture(
     assert case["memory"]["token_tensors"] == pytest.approx(3)
     assert min(case["first_step_seconds"].values()) > 0
     printed = capsys.readouterr().out
-    assert f"{case['training']['ratio']:.3f}" in printed and "+3.0" in printed
+    assert f"{case['training']['ratio']:.3f}" in printed
+    assert "+3.0" in printed and "+5.0" in printed
     check_picture(path.with_suffix(".png"))
 
     report.main([str(path), str(path)])
@@ -411,7 +427,7 @@ def fake_case(precision, method="a", ratio=1.25):
         "training": numbers,
         "inference": numbers,
         "first_step_seconds": {"stock": 1.0, "ours": 2.0},
-        "memory": {"token_tensors": 4.25, "growth_bytes": 1e6},
+        "memory": {"token_tensors": 4.25, "between_steps_bytes": 1e6},
     }
 
 

@@ -1,10 +1,11 @@
-"""Peak memory of a few training steps, measured in a process of its own.
+"""Memory of a few training steps, measured in a process of its own.
 
-On a CPU it is the largest resident size of the process from the second step on, in
-which compiling has no part; where the system cannot forget an earlier peak (Linux can),
-it is that of the whole process, and the numbers say so. On a GPU it is what the backend
-counts. The allocators are told to return large blocks at once, so that the resident
-size follows what is in use.
+On a CPU it is the resident size of the process: between steps, where a compiled program
+and what its compiler left behind have a large part, and at the peak from the second
+step on. The difference between them is what a step needs. Where the system cannot
+forget an earlier peak (Linux can), the peak is that of the whole process, and the
+numbers say so. On a GPU it is what the backend counts. The allocators are told to
+return large blocks at once, so that the resident size follows what is in use.
 """
 
 import gc
@@ -55,7 +56,7 @@ def in_child(script, request):
 
 
 def peak_of_steps(case, side, mode, precision, backend):
-    """Peak memory of a few training steps of a case, in a process of its own.
+    """Memory of a few training steps of a case, in a process of its own.
 
     Args:
         case: A `Case`.
@@ -65,8 +66,8 @@ def peak_of_steps(case, side, mode, precision, backend):
         backend: Name of the backend.
 
     Returns:
-        Dictionary of `bytes` and `with_compiling`, whether the peak may be one of
-        compiling.
+        Dictionary of `between_steps` and `peak`, both in bytes, and `with_compiling`,
+        whether the peak may be one of compiling.
     """
     return in_child(
         __file__,
@@ -130,9 +131,14 @@ def _answer(request):
     train()
     gc.collect()  # The stock model that lent its weights.
     forgotten = reset_peak()
+    between = used_bytes()
     for _ in range(STEPS):
         train()
-    return {"bytes": peak_bytes(), "with_compiling": not forgotten}
+    return {
+        "between_steps": between,
+        "peak": peak_bytes(),
+        "with_compiling": not forgotten,
+    }
 
 
 if __name__ == "__main__":

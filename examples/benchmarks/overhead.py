@@ -7,8 +7,9 @@ optimizer, runs their training steps in turn (A B, B A, ...) on one batch, likew
 their inference steps, and prints the median of the pairwise ratios with its quartiles.
 Beside it stands the floor: 1 plus the time that plain matrix products with as many
 floating-point operations take in the same process. The time of the first step has
-compiling in it. Peak memory comes from processes of their own; on a CPU at four times
-the batch, where a token tensor (batch × N × D × 4 bytes) stands out from the noise.
+compiling in it. Memory comes from processes of their own, a step's by itself and
+what is held between steps; on a CPU at four times the batch, where a token tensor
+(batch × N × D × 4 bytes) stands out from the noise.
 
 The numbers go into a JSON file and a picture beside it; report.py makes tables of them.
 The cases are the rows of the table in the documentation unless --preset and --cases say
@@ -33,9 +34,10 @@ from benchmarks.arguments import (
 
 # Steps after the first one that are not timed.
 WARM_UP = 2
-# Where a model lies in memory makes its steps up to a tenth faster or slower; where
-# nothing is compiled, building is cheap and that is averaged out.
-BUILDS = 5
+# Where a model lies in memory makes its steps up to a tenth faster or slower, and the
+# model built first is a little faster; where nothing is compiled, building is cheap and
+# both are averaged out. An even number, so that each side is first as often.
+BUILDS = 4
 # The batch of the memory's steps on a CPU, in batches of the preset.
 MEMORY_BATCHES = 4
 SMOKE = {"preset": "vit-smoke", "cases": "conditioned_tokens", "pairs": 2}
@@ -100,7 +102,7 @@ def measure(cases, arguments):
         firsts, times = [], {"training": ([], []), "inference": ([], [])}
         for build in range(builds):
             pairs = len(range(build, arguments.pairs, builds))
-            first, steps = both_steps(case, arguments.mode)
+            first, steps = both_steps(case, arguments.mode, ours_first=build % 2 == 1)
             firsts.append(first)
             for kind, (stock, ours) in steps.items():
                 for side, seconds in zip(
@@ -121,12 +123,14 @@ def measure(cases, arguments):
         }
 
 
-def both_steps(case, mode):
+def both_steps(case, mode, ours_first=False):
     """Build both models of a case and take their first steps.
 
     Args:
         case: A `Case`.
         mode: `"jit"`, `"graph"` or `"eager"`.
+        ours_first: Whether the conditioned model is built, and steps, before the stock
+            one.
 
     Returns:
         Seconds of the first training step of each side, and kind -> the steps of the
@@ -136,8 +140,11 @@ def both_steps(case, mode):
     from benchmarks.steps import steps_of
     from benchmarks.timing import seconds_of
 
-    models = {"stock": build_stock(case.preset)}
-    models["ours"] = build_ours(case, models["stock"])
+    stock = build_stock(case.preset)
+    models = {"stock": stock, "ours": build_ours(case, stock)}
+    if ours_first:
+        # Built from the same seed, its weights are those that were lent.
+        models = {"ours": models["ours"], "stock": build_stock(case.preset)}
     steps = {side: steps_of(model, case, mode) for side, model in models.items()}
     first = {side: seconds_of(train) for side, (train, _) in steps.items()}
     pairs = zip(*(steps[side] for side in ("stock", "ours")), strict=True)
@@ -206,7 +213,7 @@ def statistics_of(case, kind, times, arguments):
 
 
 def memory_of(case, stock_peaks, arguments):
-    """Peak memory of both models, and its growth in token tensors.
+    """Memory of both models: what a step needs, in token tensors, and between steps.
 
     Args:
         case: A `Case`.
@@ -227,14 +234,15 @@ def memory_of(case, stock_peaks, arguments):
         stock_peaks[case.preset] = peak_of_steps(case, "stock", *how)
     stock, ours = stock_peaks[case.preset], peak_of_steps(case, "ours", *how)
     tensor = batch_size * preset.num_tokens * preset.dimensions.width * 4
-    growth = ours["bytes"] - stock["bytes"]
+    between = ours["between_steps"] - stock["between_steps"]
+    growth = ours["peak"] - stock["peak"] - between
     return {
         "batch_size": batch_size,
-        "stock_bytes": stock["bytes"],
-        "ours_bytes": ours["bytes"],
+        "stock": stock,
+        "ours": ours,
         "growth_bytes": growth,
+        "between_steps_bytes": between,
         "token_tensors": growth / tensor,
-        "with_compiling": ours["with_compiling"],
     }
 
 
