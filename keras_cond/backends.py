@@ -27,6 +27,33 @@ def runs_operation_by_operation():
     return not (torch.compiler.is_compiling() or torch.jit.is_tracing())
 
 
+def add_product(addend, a, b, scale=1.0):
+    """Returns scale · addend + a b.
+
+    XLA makes one loop of it. PyTorch would run three operations, where the sum costs as
+    much as a product of two hundred rows; its own operation starts the product from the
+    addend.
+
+    Args:
+        addend: Tensor that broadcasts to the product.
+        a: Tensor of shape (..., n, k).
+        b: Tensor of shape (..., k, m), with the same leading axes.
+        scale: Python float.
+
+    Returns:
+        Tensor of shape (..., n, m).
+    """
+    if not on_torch():
+        return scale * addend + a @ b
+    import torch
+
+    if a.ndim == 2:
+        return torch.addmm(addend, a, b, beta=scale)
+    leading = a.shape[:-2]
+    addend, a, b = (x.flatten(0, -3) if x.ndim > 3 else x for x in (addend, a, b))
+    return torch.baddbmm(addend, a, b, beta=scale).unflatten(0, leading)
+
+
 def known_values(x):
     """Returns a tensor as a NumPy array, or None while a graph is being traced."""
     if on_torch():

@@ -30,6 +30,16 @@ from tests.autodiff import BACKEND, to_numpy
 
 # XLA takes minutes on TensorFlow to compile what runs once here.
 MODE = "graph" if BACKEND == "tensorflow" else MODES[BACKEND][0]
+# The blocks of docs/benchmarks.md, each made from the files of its name, and the kind
+# of table.
+BLOCKS = {
+    "overhead": "steps",
+    "widths": "steps",
+    "mini": "steps",
+    "bfloat16": "steps",
+    "memory": "memory",
+    "growth": "growth",
+}
 
 
 # Counts and statistics.
@@ -346,7 +356,7 @@ def test_overhead_smoke_run_writes_table_numbers_and_picture(
     report.main([str(path), "--document", str(document), "--block", "costs"])
     text = document.read_text()
     assert text.startswith("# Page\n") and text.endswith("\nend\n")
-    assert read_blocks(text)["costs"] == report.markdown([results])
+    assert read_blocks(text)["costs"] == report.markdown([path])
 
     written = path.read_text()
     with pytest.raises(ValueError, match=r"overhead.json exists.*--overwrite"):
@@ -357,16 +367,47 @@ def test_overhead_smoke_run_writes_table_numbers_and_picture(
     assert (tmp_path / "new" / "moved.json").read_text() == written
 
 
-def test_report_has_a_column_for_each_precision_and_a_gap_where_nothing_ran():
+def write_run(path, **numbers):
     machine = {"backend": "jax", "backend_version": "1", "keras": "3", "python": "3"}
     machine |= {"device": "CPU", "processor": "P", "cores": 2, "omp_num_threads": None}
+    run = {"command": "run", "mode": "jit", "machine": machine, **numbers}
+    path.write_text(json.dumps(run))
+    return path
+
+
+def test_report_has_a_column_for_each_precision_and_a_gap_where_nothing_ran(tmp_path):
     cases = [fake_case("float32"), fake_case("mixed_bfloat16", "b", 1.5)]
-    run = {"command": "run", "mode": "jit", "machine": machine, "cases": cases}
-    lines = report.markdown([run]).splitlines()
+    path = write_run(tmp_path / "a.json", cases=cases)
+    lines = report.markdown([path]).splitlines()
     assert lines[0].endswith("| jax, jit, float32 | jax, jit, mixed_bfloat16 |")
-    assert lines[2].startswith("| vit-ti, batch 8: A | **1.25** (1.00 to 2.00), floor")
-    assert lines[2].endswith("+4.2 token tensors |  |")
+    assert lines[2] == (
+        "| vit-ti, batch 8: A | **1.25** (1.00 to 2.00), floor 1.10 |  |"
+    )
     assert lines[3].startswith("| vit-ti, batch 8: B |  | **1.50**")
+    cases[1]["memory"] = None
+    write_run(path, cases=cases)
+    lines = report.markdown([path], "memory").splitlines()
+    cell = "**+4.2** token tensors; between steps +1 MB"
+    assert lines[2] == f"| vit-ti, batch 32: A | {cell} |  |"
+    assert lines[3] == "| vit-ti, batch 8: B |  |  |"
+    with pytest.raises(ValueError, match=r"has no 'ops', expected .* growth\.py"):
+        report.markdown([path], "growth")
+    with pytest.raises(ValueError, match="does not exist"):
+        report.markdown([tmp_path / "b.json"])
+
+
+def test_report_of_growth_has_gaps_where_a_size_did_not_move(tmp_path):
+    exponents = {"seconds": 1.0, "gradient_seconds": 1.5, "bytes": 0.5}
+    curve = {"sizes": [64, 128], "seconds": [1, 0.002], "gradient_seconds": [1, 0.07]}
+    curve |= {"bytes": [1, 1], "exponents": exponents}
+    other = {"sizes": [1, 2], "exponents": exponents | {"gradient_seconds": 0.9}}
+    path = write_run(tmp_path / "a.json", ops={"polar": {"N": curve}})
+    also = write_run(tmp_path / "b.json", ops={"polar": {"batch": other}})
+    lines = report.markdown([path, also], "growth").splitlines()
+    header = "| op |  | ms at N = 128 | with the gradient | time ~ N^ | time ~ D^ |"
+    assert lines[0].startswith(header)
+    assert "| polar | jax, jit | 2.00 | 70.0 | 1.50 |  |  | 0.50 |  |  |" in lines
+    assert "| polar | jax, jit |  |  |  |  | 0.90 |  |  | 0.50 |" in lines
 
 
 def test_growth_smoke_run_writes_exponents_and_picture(tmp_path, monkeypatch, capsys):
@@ -427,7 +468,11 @@ def fake_case(precision, method="a", ratio=1.25):
         "training": numbers,
         "inference": numbers,
         "first_step_seconds": {"stock": 1.0, "ours": 2.0},
-        "memory": {"token_tensors": 4.25, "between_steps_bytes": 1e6},
+        "memory": {
+            "batch_size": 32,
+            "token_tensors": 4.25,
+            "between_steps_bytes": 1e6,
+        },
     }
 
 
@@ -538,11 +583,16 @@ def test_backend_is_chosen_before_keras_is_imported(monkeypatch):
     assert arguments.choose_backend(OTHER) == OTHER
 
 
-def test_the_tables_of_the_documentation_are_those_of_the_numbers():
+@pytest.mark.parametrize("block, table", BLOCKS.items())
+def test_the_tables_of_the_documentation_are_those_of_the_numbers(block, table):
     root = Path(__file__).parent.parent
-    files = sorted(
-        (root / "examples" / "benchmarks" / "results").glob("overhead-*.json")
-    )
+    results = root / "examples" / "benchmarks" / "results"
+    files = sorted(results.glob(f"{block}-*.json"))
     text = (root / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    expected = report.markdown([report.read_results(file) for file in files])
-    assert files and read_blocks(text)["overhead"] == expected
+    assert files and read_blocks(text)[block] == report.markdown(files, table)
+
+
+def test_every_table_of_the_documentation_is_tested():
+    root = Path(__file__).parent.parent
+    text = (root / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert read_blocks(text).keys() == BLOCKS.keys()

@@ -90,6 +90,7 @@ def parse_arguments(argv):
     """Read the command line."""
     parser = benchmark_parser(__doc__.splitlines()[0], pairs=7)
     parser.add_argument("--ops", default=",".join(OPS), help="what to time")
+    parser.add_argument("--along", default="N,D,batch", help="sizes that move")
     parser.add_argument("--largest", type=int, help="leave out larger sizes")
     arguments = parser.parse_args(argv)
     check_choice("--mixed-precision", arguments.mixed_precision, ("float32",))
@@ -101,6 +102,9 @@ def parse_arguments(argv):
 def sizes_of(arguments):
     """The sizes that stay, and those that move."""
     base, sweeps = (SMOKE_BASE, SMOKE_SWEEPS) if arguments.smoke else (BASE, SWEEPS)
+    sweeps = {
+        name: sweeps[name] for name in parse_list("--along", arguments.along, sweeps)
+    }
     if arguments.largest is None:
         return base, sweeps
     kept = {

@@ -9,6 +9,7 @@ what rounding did to it has grown by then. Its changes have not.
 import numpy as np
 from keras import ops
 
+from keras_cond.backends import add_product
 from keras_cond.ops.quintics import monic_chain
 from keras_cond.ops.scale import gram
 
@@ -44,8 +45,8 @@ def lift(a, square, fourth, chain):
             first, third = next(steps)
             if factor is not None:
                 square = step @ square @ step
-            fourth = square @ square if kept else fourth
-            step = first * eye + third * square + fourth
+            step = first * eye + third * square
+            step = add_product(step, square, square) if kept else step + fourth
             kept.append((square, step))
             factor = step if factor is None else step @ factor
     return factor @ a, kept
@@ -72,10 +73,10 @@ def change(a, changed, kept, chain):
         if gain is None:
             gain, slope = step, turn
         else:
-            gain, slope = step @ gain, (turn @ gain) + (step @ slope)
+            gain, slope = step @ gain, add_product(turn @ gain, step, slope)
         if step is not kept[-1][1]:
-            bent = with_transpose((turn @ square + (step @ bent) / 2) @ step)
-    return (gain @ changed) + (slope @ a)
+            bent = with_transpose(add_product(turn @ square, step, bent / 2) @ step)
+    return add_product(gain @ changed, slope, a)
 
 
 def with_transpose(x):

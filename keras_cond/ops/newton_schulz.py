@@ -13,7 +13,7 @@ from functools import cache
 
 from keras import ops
 
-from keras_cond.backends import own_gradient
+from keras_cond.backends import add_product, own_gradient
 from keras_cond.ops import gram_iteration
 from keras_cond.ops.gram_iteration import with_transpose
 from keras_cond.ops.quintics import monic_chain
@@ -81,12 +81,10 @@ def _iterate(a, square, fourth, chain):
     for index, (first, third) in enumerate(steps):
         if index:
             square = gram(a)
-            fourth = square @ square
-        factor = third * square
-        factor += fourth
-        lifted = factor @ a
-        lifted += first * a
-        a = lifted
+            factor = add_product(square, square, square, third)
+        else:
+            factor = third * square + fourth
+        a = add_product(a, factor, a, first)
     return a, None
 
 
@@ -96,13 +94,12 @@ def _change(a, change, kept, chain):
     eye, last = _identity(a), len(steps) - 1
     for index, (first, third) in enumerate(steps):
         # first + third s² + s⁴ is a square and a constant.
-        square = gram(a) + (third / 2) * eye
-        factor = square @ square
-        factor += (first - (third / 2) ** 2) * eye
-        changed = with_transpose(change @ ops.swapaxes(a, -1, -2))
+        transposed = ops.swapaxes(a, -1, -2)
+        square = add_product(eye, a, transposed, third / 2)
+        factor = add_product(eye, square, square, first - (third / 2) ** 2)
+        changed = with_transpose(change @ transposed)
         changed = with_transpose(changed @ square)
-        change = factor @ change
-        change += changed @ a
+        change = add_product(factor @ change, changed, a)
         a = a if index == last else factor @ a
     return change
 

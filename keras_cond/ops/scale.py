@@ -51,8 +51,12 @@ def safe(x):
 
 
 def at_least(x, least):
-    """Returns the larger of `x` and a float; `keras.ops.maximum` rounds float64."""
-    return ops.where(x > least, x, least)
+    """Returns the larger of `x` and a float, to within rounding.
+
+    `keras.ops.maximum` rounds float64 to float32, and a choice by `where` takes PyTorch
+    as long as a power of each number.
+    """
+    return ops.relu(x - least) + least
 
 
 def bound_of(norm, schatten):

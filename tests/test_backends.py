@@ -1,0 +1,20 @@
+"""What the backends have in common."""
+
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_cond.backends import add_product
+from tests.autodiff import to_numpy
+
+
+@pytest.mark.parametrize("leading", [(), (3,), (2, 3), (2, 1, 3)])
+@pytest.mark.parametrize("shared", [False, True])
+def test_added_product(leading, shared):
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(*leading, 4, 5)).astype("float32")
+    b = rng.normal(size=(*leading, 5, 2)).astype("float32")
+    addend = rng.normal(size=(4, 2) if shared else (*leading, 4, 2)).astype("float32")
+    sum_of = add_product(*map(ops.convert_to_tensor, (addend, a, b)), scale=-0.3)
+    expected = -0.3 * addend.astype("float64") + a.astype("float64") @ b
+    assert to_numpy(sum_of) == pytest.approx(expected, rel=1e-5, abs=1e-5)
