@@ -18,13 +18,13 @@ def on_torch():
     return keras.backend.backend() == "torch"
 
 
-def runs_operation_by_operation():
-    """Returns whether PyTorch computes now, rather than records for later."""
+def recorded_by_torch():
+    """Returns whether PyTorch records a graph for later, rather than computes now."""
     if not on_torch():
         return False
     import torch
 
-    return not (torch.compiler.is_compiling() or torch.jit.is_tracing())
+    return torch.compiler.is_compiling() or torch.jit.is_tracing()
 
 
 def add_product(addend, a, b, scale=1.0):

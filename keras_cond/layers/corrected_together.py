@@ -5,7 +5,7 @@ import threading
 
 from keras import ops
 
-from keras_cond.backends import runs_operation_by_operation
+from keras_cond.backends import recorded_by_torch
 from keras_cond.ops import condition
 
 _current = threading.local()
@@ -15,8 +15,8 @@ _current = threading.local()
 def corrected_together(projections):
     """Within it, the first projection that is called corrects the kernels of all.
 
-    Where each operation is started by itself, the start of a hundred small ones for
-    each kernel takes longer than they do. XLA gains nothing by it.
+    On PyTorch, where each operation is started by itself, the start of a hundred small
+    ones for each kernel takes longer than they do. XLA has a third to compile.
 
     Args:
         projections: List of `CorrectedEinsumDense` with the polar correction and one
@@ -34,12 +34,13 @@ def can_be_corrected_together(layers):
     """Returns whether the call of an attention layer may use `corrected_together`.
 
     Under `keras.RematScope` a layer is computed again by itself on the way back, and so
-    must not share what it keeps.
+    must not share what it keeps. `torch.compile` and exporters do not follow the state
+    of a thread.
 
     Args:
         layers: The attention layer and its projections.
     """
-    return runs_operation_by_operation() and not any(
+    return not recorded_by_torch() and not any(
         getattr(layer, "_remat_mode", None) for layer in layers
     )
 
@@ -68,16 +69,14 @@ class _Group:
 def polar_kernels(projections):
     """Returns W + σ_max(W) polar(W) of each projection, of the shapes of the kernels.
 
-    Matrices of one shape are corrected in one batch.
+    Those of one shape are corrected in one batch, along an axis of its own: the axis of
+    the heads may be sharded.
     """
     raw = [one.matrices() for one in projections]
     kernels = [None] * len(projections)
-    for size in dict.fromkeys(tuple(x.shape[1:]) for x in raw):
-        alike = [i for i, x in enumerate(raw) if tuple(x.shape[1:]) == size]
-        corrected = condition(ops.concatenate([raw[i] for i in alike]))
-        start = 0
-        for i in alike:
-            end = start + raw[i].shape[0]
-            kernels[i] = projections[i].kernel_of(corrected[start:end])
-            start = end
+    for shape in dict.fromkeys(tuple(x.shape) for x in raw):
+        alike = [i for i, x in enumerate(raw) if tuple(x.shape) == shape]
+        corrected = condition(ops.stack([raw[i] for i in alike]))
+        for place, i in enumerate(alike):
+            kernels[i] = projections[i].kernel_of(corrected[place])
     return kernels

@@ -1,4 +1,4 @@
-"""Polar kernels of one attention layer, corrected in one go on PyTorch."""
+"""Polar kernels of one attention layer, corrected in one go."""
 
 import keras
 import numpy as np
@@ -32,21 +32,21 @@ def count_corrections(monkeypatch):
     return calls
 
 
-@pytest.mark.skipif(BACKEND != "torch", reason="XLA gains nothing by it.")
 def test_kernels_of_one_shape_are_corrected_in_one_go(count_corrections):
     layer, x = MAKERS["heads"](), tokens(2, 5, 8)
     layer.build(x.shape, x.shape)
     layer(x, x)
-    assert count_corrections == [(6, 8, 3)]
+    assert count_corrections == [(3, 2, 8, 3)]
     del count_corrections[:]
     other = MAKERS["heads"]()
     other.build(x.shape, (2, 4, 7))
     other(x, tokens(2, 4, 7))
-    assert count_corrections == [(2, 8, 3), (4, 7, 3)]
+    assert count_corrections == [(1, 2, 8, 3), (2, 2, 7, 3)]
 
 
 @pytest.mark.parametrize("maker", MAKERS)
 def test_together_equals_each_by_itself(maker, monkeypatch):
+    keras.utils.set_random_seed(0)
     layer, x = MAKERS[maker](), tokens(2, 5, 8)
     layer.build(x.shape, x.shape)
 
@@ -60,8 +60,9 @@ def test_together_equals_each_by_itself(maker, monkeypatch):
     name = "keras_cond.layers.spectral_correction.can_be_corrected_together"
     monkeypatch.setattr(name, lambda layers: False)
     np.testing.assert_allclose(to_numpy(layer(x, x)), together, atol=1e-5)
+    rounding = 1e-5 * max(np.abs(gradient).max() for gradient in gradients)
     for one, both in zip(weight_gradients(layer, loss), gradients, strict=True):
-        np.testing.assert_allclose(one, both, atol=1e-4)
+        np.testing.assert_allclose(one, both, atol=rounding)
 
 
 def test_a_projection_called_alone_afterwards_sees_its_new_kernel():
