@@ -46,13 +46,14 @@ def plot_growth(path, results):
         results: What growth.py writes as JSON.
     """
     quantities = results["quantities"]
-    figure = Figure(figsize=(15, 1 + 4.2 * len(quantities)), layout="constrained")
+    columns, rows = len(results["sweeps"]), len(quantities)
+    figure = Figure(figsize=(5 * columns, 1 + 4.2 * rows), layout="constrained")
     machine = results["machine"]
     figure.suptitle(
         f"{machine['backend']} {machine['backend_version']}, {results['mode']}, "
         f"{machine['device']}; numbers in the legends are fitted exponents"
     )
-    grid = figure.subplots(len(quantities), 3, squeeze=False)
+    grid = figure.subplots(rows, columns, squeeze=False)
     for row, (quantity, label) in zip(grid, quantities.items(), strict=True):
         for axes, size in zip(row, results["sweeps"], strict=True):
             for (op, curves), style in zip(

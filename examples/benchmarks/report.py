@@ -21,7 +21,7 @@ from common.tables import format_number, format_table
 
 # The table of growth has the exponents along these, and times at that many tokens.
 SWEEPS = ("N", "D", "batch")
-SHOWN = 128
+SHOWN = 64
 
 
 def main(argv=None):
