@@ -47,7 +47,7 @@ def plot_growth(path, results):
     """
     quantities = results["quantities"]
     columns, rows = len(results["sweeps"]), len(quantities)
-    figure = Figure(figsize=(5 * columns, 1 + 4.2 * rows), layout="constrained")
+    figure = Figure(figsize=(max(8, 5 * columns), 1 + 4.2 * rows), layout="constrained")
     machine = results["machine"]
     figure.suptitle(
         f"{machine['backend']} {machine['backend_version']}, {results['mode']}, "

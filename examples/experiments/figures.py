@@ -63,7 +63,7 @@ def plot_training(path, experiment, rows):
     panels = {
         title: key
         for title, key in _PANELS.items()
-        if any(key in row.measurements for row in rows)
+        if any(np.isfinite(row.measurements.get(key, [])).any() for row in rows)
     }
     count = 1 + len(panels)
     figure = Figure(figsize=(4.2 * count, 4.2), layout="constrained")
