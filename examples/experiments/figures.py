@@ -67,7 +67,7 @@ def plot_training(path, experiment, rows):
     }
     count = 1 + len(panels)
     figure = Figure(figsize=(4.2 * count, 4.2), layout="constrained")
-    axes = figure.subplots(1, count)
+    axes = figure.subplots(1, count, sharex=True)
     for row, (colour, dashes, marker) in zip(chosen, STYLES, strict=False):
         style = {"color": colour, "linestyle": dashes, "marker": marker}
         style.update(markersize=4, label=row.arm.name)
