@@ -69,14 +69,17 @@ class _Group:
 def polar_kernels(projections):
     """Returns W + σ_max(W) polar(W) of each projection, of the shapes of the kernels.
 
-    Those of one shape are corrected in one batch, along an axis of its own: the axis of
-    the heads may be sharded.
+    Matrices of one shape are corrected in one batch. It has one axis: with two of them
+    TensorFlow's own kernels of matrix products write where they must not.
     """
     raw = [one.matrices() for one in projections]
     kernels = [None] * len(projections)
-    for shape in dict.fromkeys(tuple(x.shape) for x in raw):
-        alike = [i for i, x in enumerate(raw) if tuple(x.shape) == shape]
-        corrected = condition(ops.stack([raw[i] for i in alike]))
-        for place, i in enumerate(alike):
-            kernels[i] = projections[i].kernel_of(corrected[place])
+    for size in dict.fromkeys(tuple(x.shape[1:]) for x in raw):
+        alike = [i for i, x in enumerate(raw) if tuple(x.shape[1:]) == size]
+        corrected = condition(ops.concatenate([raw[i] for i in alike]))
+        start = 0
+        for i in alike:
+            end = start + raw[i].shape[0]
+            kernels[i] = projections[i].kernel_of(corrected[start:end])
+            start = end
     return kernels
