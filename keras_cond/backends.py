@@ -54,6 +54,24 @@ def add_product(addend, a, b, scale=1.0):
     return torch.baddbmm(addend, a, b, beta=scale).unflatten(0, leading)
 
 
+def spread(matrix, x):
+    """Returns a matrix that can be multiplied with each of those in `x`.
+
+    TensorFlow's products on CPUs write outside of their result where they spread a
+    matrix over two or more leading axes of which one has size 1.
+
+    Args:
+        matrix: Tensor of shape (n, k).
+        x: Tensor of shape (..., N, D).
+
+    Returns:
+        The matrix; on TensorFlow with the leading axes of `x` where there are several.
+    """
+    if keras.backend.backend() != "tensorflow" or len(x.shape) < 4:
+        return matrix
+    return matrix + ops.zeros_like(x[..., :1, :1])
+
+
 def known_values(x):
     """Returns a tensor as a NumPy array, or None while a graph is being traced."""
     if on_torch():

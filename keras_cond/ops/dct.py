@@ -7,6 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_cond.backends import spread
 from keras_cond.ops.validation import float_tensor
 
 
@@ -78,15 +79,18 @@ def dct_basis(x, axis):
     """Matrix of the DCT-II for the length of one axis of `x`, in the dtype of `x`.
 
     Returns:
-        Tensor of shape (N, N); row k is the k-th cosine.
+        Tensor of shape (N, N), or (..., N, N) as `spread` has it; row k is the k-th
+        cosine.
     """
     length = x.shape[axis]
     dtype = keras.backend.standardize_dtype(x.dtype)
     if isinstance(length, int):
-        return ops.convert_to_tensor(constant_basis(length).astype(dtype))
+        basis = ops.convert_to_tensor(constant_basis(length).astype(dtype))
+        return spread(basis, x)
     length = ops.shape(x)[axis]
     place = ops.arange(length, dtype="int32")
-    return _cosines(place[:, None], place[None, :], ops.cast(length, "int32"), dtype)
+    length = ops.cast(length, "int32")
+    return spread(_cosines(place[:, None], place[None, :], length, dtype), x)
 
 
 def masked_dct_basis(real, dtype):

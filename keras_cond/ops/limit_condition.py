@@ -3,6 +3,7 @@
 import numpy as np
 from keras import ops
 
+from keras_cond.backends import spread
 from keras_cond.ops.polar import WIDEST, on_smaller_side
 from keras_cond.ops.quintics import quintic_chain
 from keras_cond.ops.scale import (
@@ -112,7 +113,7 @@ def _completed(partial):
             they are 1 it stays.
     """
     rows, columns = partial.shape[-2:]
-    fill = ops.cast(completion(rows, columns), partial.dtype)
+    fill = spread(ops.cast(completion(rows, columns), partial.dtype), partial)
     fill = fill - gram(partial) @ fill
     fill = fill - (fill @ ops.swapaxes(partial, -1, -2)) @ partial
     # Where P has the singular value p, the rest has (1 - p²)² at most: together less

@@ -8,6 +8,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_cond.backends import spread
+
 # ‖X‖ is bounded by the Schatten norm (Σ σ^2p)^(1/2p) with p = 2 ** (SQUARINGS + 1): for
 # a side of 10,000 this is at most 15.5 % above σ_max.
 SQUARINGS = 4
@@ -123,7 +125,7 @@ def first_vector(a, square, fourth):
     power, size = _normalized(power)
     bound = ops.exp((log_norm + ops.log(size)) / 2 ** (SQUARINGS + 1))
 
-    vector = ops.stop_gradient(a) @ probe(a, axis=-1)
+    vector = ops.stop_gradient(a) @ spread(probe(a, axis=-1), a)
     for _ in range(POWER_STEPS):  # Each leaves at least 1/√r of it.
         vector = power @ vector
     return _normalized(vector)[0], bound

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_cond.backends import spread
 from keras_cond.ops.scale import (
     POWER_STEPS,
     SQUARINGS,
@@ -45,7 +46,7 @@ def norm_and_bound(x, factors):
     largest = s[..., :1]
     ratio = s / ops.where(largest > 0, largest, ops.ones_like(largest))
     steps = ratio ** (POWER_STEPS * 2 ** (SQUARINGS + 1))
-    first = steps[..., None] * (vt @ probe(vt, axis=-1))
+    first = steps[..., None] * (vt @ spread(probe(vt, axis=-1), vt))
     first = ops.stop_gradient(first / safe(frobenius(first)))
     first_u, first_v = u @ first, ops.swapaxes(vt, -1, -2) @ first
     norm = (ops.swapaxes(first_u, -1, -2) @ x) @ first_v
