@@ -43,15 +43,12 @@ def add_product(addend, a, b, scale=1.0):
     Returns:
         Tensor of shape (..., n, m).
     """
-    if not on_torch():
+    if not on_torch() or a.ndim > 3:
         return scale * addend + a @ b
     import torch
 
-    if a.ndim == 2:
-        return torch.addmm(addend, a, b, beta=scale)
-    leading = a.shape[:-2]
-    addend, a, b = (x.flatten(0, -3) if x.ndim > 3 else x for x in (addend, a, b))
-    return torch.baddbmm(addend, a, b, beta=scale).unflatten(0, leading)
+    function = torch.addmm if a.ndim == 2 else torch.baddbmm
+    return function(addend, a, b, beta=scale)
 
 
 def spread(matrix, x):
