@@ -34,9 +34,9 @@ from benchmarks.arguments import (
 
 # Steps after the first one that are not timed.
 WARM_UP = 2
-# Where a model lies in memory makes its steps up to a tenth faster or slower, and the
-# model built first is a little faster; where nothing is compiled, building is cheap and
-# both are averaged out. An even number, so that each side is first as often.
+# Where a model lies in memory makes its steps up to a tenth faster or slower; where
+# nothing is compiled, building is cheap and that is averaged out. An even number, so
+# that each side is built first as often.
 BUILDS = 4
 # The batch of the memory's steps on a CPU, in batches of the preset.
 MEMORY_BATCHES = 4

@@ -69,8 +69,8 @@ class _Group:
 def polar_kernels(projections):
     """Returns W + σ_max(W) polar(W) of each projection, of the shapes of the kernels.
 
-    Matrices of one shape are corrected in one batch. It has one axis: with two of them
-    TensorFlow's own kernels of matrix products write where they must not.
+    Matrices of one shape are corrected in one batch. It has one axis, for which PyTorch
+    has products that take a sum along (`backends.add_product`).
     """
     raw = [one.matrices() for one in projections]
     kernels = [None] * len(projections)
