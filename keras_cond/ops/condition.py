@@ -61,9 +61,11 @@ def condition(x, mask=None, method="newton_schulz", floor=1e-3, stop_gradient=Fa
     tokens = x if real is None else ops.where(real, x, ops.zeros_like(x))
     if stop_gradient:
         tokens = ops.stop_gradient(tokens)
-    correction = polar_factor(
-        tokens, method, floor, scaled=True, padded=real is not None
+    conditioned = polar_factor(
+        tokens, method, floor, conditioned=True, padded=real is not None
     )
+    if stop_gradient:
+        conditioned = x + (conditioned - tokens)
     if real is not None:
-        correction = ops.where(real, correction, ops.zeros_like(correction))
-    return ops.cast(x + correction, dtype)
+        conditioned = ops.where(real, conditioned, x)
+    return ops.cast(conditioned, dtype)

@@ -1,45 +1,113 @@
-"""A chain of quintics by products of small Gram matrices, for long matrices.
+"""The polar factor of tall matrices, by products of small Gram matrices.
 
-For a of shape (r, c) the iterates p(S) are M a, where M of shape (r, r) is a product of
+For a of shape (N, D) the iterates p(S) are a M, where M of shape (D, D) is a product of
 polynomials of Gram matrices. Within a stage the Gram matrix of the next iterate follows
-from that of the last one; at the start of a stage it is taken anew from M a, because
-what rounding did to it has grown by then. Its changes have not.
+from that of the last one; at the start of a stage it is taken anew from a M, because
+what rounding did to it has grown by then. Its changes have not, so the derivative needs
+no stages: `newton_schulz` says why it is written out.
+
+Whatever can be done to a small matrix is done there: of operations on N × D there are
+nine products, and the scaling of X to unit size.
 """
 
-import numpy as np
+from functools import cache
+
 from keras import ops
 
-from keras_cond.backends import add_product
-from keras_cond.ops.quintics import monic_chain
-from keras_cond.ops.scale import gram
+from keras_cond.backends import add_product, own_gradient
+from keras_cond.ops.quintics import monic_chain, stages
+from keras_cond.ops.scale import (
+    bound_of,
+    first_vector,
+    frobenius,
+    inner,
+    peak_and_inverse,
+    safe,
+    transposed,
+    with_transpose,
+)
 
-# Rounding in a Gram matrix grows by the square of this within a stage. So even products
-# rounded to bfloat16 cannot make the iteration explode (at 130 they do), and those
-# rounded to TF32 give what the iteration on the long matrix itself does.
-GROWTH = 32
 
-
-def lift(a, square, fourth, chain):
-    """Returns the last iterate, and what `change` needs of the others.
+def tall_newton_schulz(x, chain, conditioned=False):
+    """Returns polar(X), or X + σ_max(X) · polar(X) if `conditioned`.
 
     Args:
-        a: Float tensor of shape (..., r, c), over the unit of `monic_chain`.
-        square: Its Gram matrix a aᵀ.
+        x: Float tensor of shape (..., N, D), of any unit; cheap where N is far above D.
+        chain: From `quintics.quintic_chain` for singular values relative to the
+            largest.
+        conditioned: bool.
+
+    Returns:
+        Tensor of the shape of `x`, with the derivative that `newton_schulz` has.
+    """
+    return _differentiable(chain, conditioned)(x)
+
+
+@cache
+def _differentiable(chain, conditioned):
+    unit, _ = monic_chain(chain)
+
+    def value_and_gradient(x):
+        peak, inverse = peak_and_inverse(x)
+        a = x * inverse
+        square = transposed(a) @ a
+        fourth = square @ square
+        vector, schatten = first_vector(transposed(a), square, fourth)
+        norm = frobenius(a @ vector)
+        size = unit * bound_of(norm, schatten)
+        square = square / size**2
+        last, factor, kept = lift(a, size, square, fourth / size**4, chain)
+        if conditioned:
+            value = add_product(x, last, factor * (norm * peak))
+        else:
+            value = last @ factor
+
+        def gradient(given):
+            # Later than the value: XLA would keep `a` from there.
+            a = x * (inverse + 0 * given[..., :1, :1])
+            cross = (transposed(a) @ given) / size
+            gain, slope = change(cross, kept, chain)
+            # What p(a / size) loses as σ_max and with it the size grow, relatively.
+            growth = -inner(slope, square)
+            if not conditioned:  # σ_max · p gains as much from the factor.
+                growth = growth - inner(gain, cross)
+            weight = norm if conditioned else inverse
+            growth = (vector * (growth / safe(norm) ** 2)) @ transposed(vector)
+            slope = weight * (slope / size**2 + growth)
+            gain = (weight / size) * gain
+            if conditioned:
+                result = add_product(given, given, gain)
+            else:
+                result = given @ gain
+            return add_product(result, a, slope)
+
+        return value, gradient
+
+    return own_gradient(value_and_gradient)
+
+
+def lift(a, size, square, fourth, chain):
+    """The last iterate p(S / size), as a product of two matrices.
+
+    Args:
+        a: Float tensor of shape (..., N, D).
+        size: Tensor of shape (..., 1, 1), over the unit of `monic_chain`.
+        square: Gram matrix of a / size, (..., D, D).
         fourth: The square of that.
         chain: From `quintics.quintic_chain`.
 
     Returns:
-        Tuple of a tensor of the shape of `a` and a list of pairs of tensors of shape
-        (..., r, r), one for each quintic.
+        Tensors of shape (..., N, D) and (..., D, D), and a list of pairs of tensors
+        (..., D, D), one for each quintic, which `change` needs.
     """
-    eye = ops.eye(a.shape[-2], dtype=a.dtype)
+    eye = ops.eye(a.shape[-1], dtype=a.dtype)
     _, steps = monic_chain(chain)
     steps, kept = iter(steps), []
     factor = step = None
-    for stage in _stages(chain):
+    for stage in stages(chain):
         if kept:
-            a = factor @ a
-            square = gram(a)
+            a = a @ factor
+            square = transposed(a) @ a
         factor = None
         for _ in stage:
             first, third = next(steps)
@@ -47,85 +115,36 @@ def lift(a, square, fourth, chain):
                 square = step @ square @ step
             step = first * eye + third * square
             step = add_product(step, square, square) if kept else step + fourth
+            factor = step if factor is None else factor @ step
             kept.append((square, step))
-            factor = step if factor is None else step @ factor
-    return factor @ a, kept
+        if len(kept) == len(stage):  # The first one takes a / size.
+            factor = factor / size
+    return a, factor, kept
 
 
-def change(a, changed, kept, chain):
-    """The change of the last iterate of `lift` for a change of `a`.
+def change(cross, kept, chain):
+    """How the last iterate of `lift` follows a change of `a`.
 
     Args:
-        a: As in `lift`.
-        changed: Tensor of the shape of `a`.
+        cross: Tensor (..., D, D): (a / size)ᵀ times the change of a / size.
         kept: From `lift`.
-        chain: As in `lift`.
+        chain: As there.
 
     Returns:
-        Tensor of the shape of `a`.
+        Tensors `gain` and `slope` of shape (..., D, D): the change of the iterate is
+        that of a / size times `gain`, and (a / size) · `slope`.
     """
     _, steps = monic_chain(chain)
     # Changes of the Gram matrix (bent), of step (turn) and of the product of all steps.
-    bent = with_transpose(changed @ ops.swapaxes(a, -1, -2))
+    bent = with_transpose(cross)
     gain = slope = None
     for (square, step), (_, third) in zip(kept, steps, strict=True):
-        turn = with_transpose(bent @ square) + third * bent
+        turn = with_transpose(add_product(bent, bent, square, third / 2))
         if gain is None:
             gain, slope = step, turn
         else:
-            gain, slope = step @ gain, add_product(turn @ gain, step, slope)
+            slope = add_product(gain @ turn, slope, step)
+            gain = gain @ step
         if step is not kept[-1][1]:
-            bent = with_transpose(add_product(turn @ square, step, bent / 2) @ step)
-    return add_product(gain @ changed, slope, a)
-
-
-def with_transpose(x):
-    """Returns x + xᵀ."""
-    return x + ops.swapaxes(x, -1, -2)
-
-
-def gram_matrices(a, square, fourth, chain):
-    """Returns the Gram matrix of each iterate and its square.
-
-    Args:
-        a: Float tensor of shape (..., r, c).
-        square: Its Gram matrix a aᵀ.
-        fourth: The square of that.
-        chain: From `quintics.quintic_chain`.
-
-    Returns:
-        List of pairs of tensors of shape (..., r, r), one more than quintics: before
-        the first, ..., after the last.
-    """
-    eye = ops.eye(square.shape[-1], dtype=a.dtype)
-    pairs, start, lifted = [], square, ops.stop_gradient(a)
-    gain = factor = step = None
-    for quintics in _stages(chain):
-        if gain is not None:
-            lifted = ops.stop_gradient(factor) @ lifted
-            square = gain @ start @ ops.swapaxes(gain, -1, -2)
-            # The value of the second with the derivative of the first.
-            square = square + ops.stop_gradient(gram(lifted) - square)
-        factor = None
-        for first, third, fifth in quintics:
-            if factor is not None:
-                square = step @ square @ step
-            fourth = square @ square if pairs else fourth
-            pairs.append((square, fourth))
-            step = first * eye + third * square + fifth * fourth
-            factor = step if factor is None else step @ factor
-        gain = factor if gain is None else factor @ gain
-    last = step @ pairs[-1][0] @ step
-    return [*pairs, (last, last @ last)]
-
-
-def _stages(chain):
-    """Cuts a chain into parts that lift small numbers by at most `GROWTH` each."""
-    stages, growth = [], np.inf
-    for coefficients in chain:
-        growth *= coefficients[0]
-        if growth > GROWTH:
-            stages.append([])
-            growth = coefficients[0]
-        stages[-1].append(coefficients)
-    return stages
+            bent = with_transpose(step @ add_product(square @ turn, bent / 2, step))
+    return gain, slope

@@ -14,66 +14,77 @@ from functools import cache
 from keras import ops
 
 from keras_cond.backends import add_product, own_gradient
-from keras_cond.ops import gram_iteration
-from keras_cond.ops.gram_iteration import with_transpose
 from keras_cond.ops.quintics import monic_chain
-from keras_cond.ops.scale import bound_of, first_vector, frobenius, gram, safe
+from keras_cond.ops.scale import (
+    bound_of,
+    first_vector,
+    frobenius,
+    gram,
+    inner,
+    peak_and_inverse,
+    safe,
+    transposed,
+    with_transpose,
+)
 
 
-def newton_schulz(a, chain, scaled=False, long=False):
-    """Returns the polar factor of `a`, times its largest singular value if `scaled`.
+def newton_schulz(x, chain, conditioned=False):
+    """Returns polar(X), or X + σ_max(X) · polar(X) if `conditioned`.
 
     Args:
-        a: Float tensor of shape (..., r, c), r <= c for least work, with max|a| = 1.
+        x: Float tensor of shape (..., r, c), r <= c for least work, of any unit.
         chain: From `quintics.quintic_chain` for singular values relative to the
             largest.
-        scaled: bool.
-        long: Whether to work on Gram matrices, which is cheaper where c is far above r.
+        conditioned: bool.
 
     Returns:
-        Tensor of the shape of `a`. It has a first derivative only: one of second order
+        Tensor of the shape of `x`. It has a first derivative only: one of second order
         takes the matrices of the iteration as constants. On JAX there is none in
         forward mode.
     """
-    return _differentiable(chain, scaled, long)(a)
+    return _differentiable(chain, conditioned)(x)
 
 
 @cache
-def _differentiable(chain, scaled, long):
+def _differentiable(chain, conditioned):
     unit, _ = monic_chain(chain)
-    iterate, change = (
-        (gram_iteration.lift, gram_iteration.change) if long else (_iterate, _change)
-    )
 
-    def value_and_gradient(a):
+    def value_and_gradient(x):
+        peak, inverse = peak_and_inverse(x)
+        a = x * inverse
         square = gram(a)
         fourth = square @ square
         vector, schatten = first_vector(a, square, fourth)
-        row = ops.swapaxes(vector, -1, -2) @ a
-        norm = frobenius(row)
+        norm = frobenius(transposed(vector) @ a)
         size = unit * bound_of(norm, schatten)
-        factor, kept = iterate(a / size, square / size**2, fourth / size**4, chain)
+        value = _iterate(a / size, square / size**2, fourth / size**4, chain)
+        if conditioned:
+            value = x + (norm * peak) * value
 
         def gradient(given):
             # XLA would start the iteration before it is needed, and keep all of it.
-            late = size + 0 * given[..., :1, :1]
-            result = change(a / late, given, kept, chain)
-            # σ_max · p(a / size), where size grows with σ_max.
-            slope = -ops.sum(result * a, axis=(-2, -1), keepdims=True) / size
-            if scaled:
-                result = result * (norm / size)
-                slope = slope + ops.sum(given * factor, axis=(-2, -1), keepdims=True)
-            else:
-                result, slope = result / size, slope / safe(norm)
-            return result + vector @ (row * (slope / safe(norm)))
+            late = 0 * given[..., :1, :1]
+            a = x * ((inverse + late) / size)
+            result = _change(a, given, chain)
+            # What p(a / size) loses as σ_max and with it the size grow, relatively.
+            growth = -inner(result, a)
+            if conditioned:  # And what σ_max · p gains.
+                growth = growth + inner(given, value - x) / (safe(norm) * peak)
+            weight = norm if conditioned else inverse
+            result = (weight / size) * result
+            if conditioned:
+                result = given + result
+            row = transposed(vector) @ a
+            row = row * (weight * size * growth / safe(norm) ** 2)
+            return add_product(result, vector, row)
 
-        return norm * factor if scaled else factor, gradient
+        return value, gradient
 
     return own_gradient(value_and_gradient)
 
 
 def _iterate(a, square, fourth, chain):
-    """As `gram_iteration.lift`, with a Gram matrix of every iterate; keeps nothing.
+    """Returns the last iterate, for a matrix over the unit of `monic_chain`.
 
     Equal rows of `a` have equal rows in every product, to the last bit.
     """
@@ -85,19 +96,18 @@ def _iterate(a, square, fourth, chain):
         else:
             factor = third * square + fourth
         a = add_product(a, factor, a, first)
-    return a, None
+    return a
 
 
-def _change(a, change, kept, chain):
-    """As `gram_iteration.change`."""
+def _change(a, change, chain):
+    """The change of the last iterate for a change of `a`."""
     _, steps = monic_chain(chain)
     eye, last = _identity(a), len(steps) - 1
     for index, (first, third) in enumerate(steps):
         # first + third s² + s⁴ is a square and a constant.
-        transposed = ops.swapaxes(a, -1, -2)
-        square = add_product(eye, a, transposed, third / 2)
+        square = add_product(eye, a, transposed(a), third / 2)
         factor = add_product(eye, square, square, first - (third / 2) ** 2)
-        changed = with_transpose(change @ transposed)
+        changed = with_transpose(change @ transposed(a))
         changed = with_transpose(changed @ square)
         change = add_product(factor @ change, changed, a)
         a = a if index == last else factor @ a

@@ -3,6 +3,7 @@
 from keras import ops
 
 from keras_cond.ops import scale, singular_map
+from keras_cond.ops.gram_iteration import tall_newton_schulz
 from keras_cond.ops.newton_schulz import newton_schulz
 from keras_cond.ops.quintics import quintic_chain
 from keras_cond.ops.validation import (
@@ -19,7 +20,7 @@ WIDEST = 0.02
 # A matrix with so many times as many rows as columns, such as an embedding table, is
 # worked on through its Gram matrix. Rounding in null directions is then three times as
 # large, so not where these are usual: few tokens of many channels, and padding.
-LONG = 3
+TALL = 3
 
 
 def polar(x, method="newton_schulz", floor=1e-3):
@@ -65,32 +66,35 @@ def polar(x, method="newton_schulz", floor=1e-3):
     return ops.cast(polar_factor(x, method, floor), dtype)
 
 
-def polar_factor(x, method, floor, scaled=False, padded=False):
-    """Returns `polar(x)`, times σ_max(x) if `scaled`.
+def polar_factor(x, method, floor, conditioned=False, padded=False):
+    """Returns `polar(x)`, or x + σ_max(x) · polar(x) if `conditioned`.
 
     Args:
         x: Tensor of shape (..., N, D), float32 or float64.
         method: As in `polar`.
         floor: As in `polar`.
-        scaled: bool.
+        conditioned: bool.
         padded: Whether rows of zeros stand for padding.
     """
     chain = quintic_chain(floor / scale.LOOSENESS, WIDEST)
-    x, peak = scale.unit_peak(x)
     if method == "svd":
-        factors = u, s, vt = singular_map.singular_factors(x)
-        norm, bound = singular_map.norm_and_bound(x, factors)
-        s = s / ops.stop_gradient(bound)[..., 0]
-        factor = singular_map.singular_map(
-            x / bound, (u, s, vt), *scalar_functions(chain)
-        )
-        factor = norm * factor if scaled else factor
-    else:
-        rows, columns = x.shape[-2:]
-        known = isinstance(rows, int) and isinstance(columns, int)
-        long = known and not padded and rows >= LONG * columns
-        factor = on_smaller_side(x, lambda a: newton_schulz(a, chain, scaled, long))
-    return factor * peak if scaled else factor
+        return _by_svd(x, chain, conditioned)
+    rows, columns = x.shape[-2:]
+    known = isinstance(rows, int) and isinstance(columns, int)
+    if known and not padded and rows >= TALL * columns:
+        return tall_newton_schulz(x, chain, conditioned)
+    return on_smaller_side(x, lambda a: newton_schulz(a, chain, conditioned))
+
+
+def _by_svd(x, chain, conditioned):
+    unit, peak = scale.unit_peak(x)
+    factors = u, s, vt = singular_map.singular_factors(unit)
+    norm, bound = singular_map.norm_and_bound(unit, factors)
+    s = s / ops.stop_gradient(bound)[..., 0]
+    factor = singular_map.singular_map(
+        unit / bound, (u, s, vt), *scalar_functions(chain)
+    )
+    return x + (peak * norm) * factor if conditioned else factor
 
 
 def on_smaller_side(x, function):

@@ -4,6 +4,8 @@ The products here and in the modules that use this one are written `a @ b`: outs
 TensorFlow `keras.ops.matmul` rounds float64 to float32.
 """
 
+from functools import cache
+
 import keras
 import numpy as np
 from keras import ops
@@ -20,6 +22,7 @@ POWER_STEPS = 16
 # Of the probe that the power steps start from. The products of two residues, and of a
 # residue and the multiplier, fit in 32 bits.
 PRIME, MULTIPLIER = 10_007, 3_571
+ANGLE = 2 * np.pi / PRIME
 # Room for the rounding of reduced-precision matrix products (TF32 has 10 bits).
 MARGIN = 1.01
 # The largest ratio of the bound to σ_max that is planned for: 1.01 · 20,000^(1/64).
@@ -38,13 +41,27 @@ def unit_peak(x):
 
     Returns:
         Tuple of the scaled tensor, and of a tensor of shape (..., 1, 1): the maximum.
-        Where the maximum is 0 or denormal, they are 0 and 1.
+        Where it is 0 or denormal, they are 0 and 1.
     """
-    peak = ops.stop_gradient(ops.max(ops.abs(x), axis=(-2, -1), keepdims=True))
+    peak, inverse = peak_and_inverse(x)
+    return x * inverse, peak
+
+
+def peak_and_inverse(x):
+    """Returns max|x| of each matrix and 1 / max|x|, which carry no gradient.
+
+    Args:
+        x: Float tensor of shape (..., N, D).
+
+    Returns:
+        Two tensors of shape (..., 1, 1). Where the maximum is 0 or denormal, they are
+        1 and 0.
+    """
+    peak = ops.max(ops.abs(ops.stop_gradient(x)), axis=(-2, -1), keepdims=True)
     tiny = np.finfo(keras.backend.standardize_dtype(x.dtype)).tiny
     zero = peak < float(tiny)
     peak = ops.where(zero, ops.ones_like(peak), peak)
-    return x * ops.where(zero, ops.zeros_like(peak), 1 / peak), peak
+    return peak, ops.where(zero, ops.zeros_like(peak), 1 / peak)
 
 
 def safe(x):
@@ -76,9 +93,24 @@ def bound_of(norm, schatten):
     return safe(norm * ratio * MARGIN)
 
 
+def transposed(x):
+    """Returns xᵀ."""
+    return ops.swapaxes(x, -1, -2)
+
+
+def with_transpose(x):
+    """Returns x + xᵀ."""
+    return x + transposed(x)
+
+
+def inner(x, y):
+    """Sum of the products of equal entries, shape (..., 1, 1)."""
+    return ops.sum(x * y, axis=(-2, -1), keepdims=True)
+
+
 def gram(a):
     """Returns a aᵀ for a tensor of shape (..., r, c)."""
-    return a @ ops.swapaxes(a, -1, -2)
+    return a @ transposed(a)
 
 
 def norm_and_bound(a, square, fourth):
@@ -95,7 +127,7 @@ def norm_and_bound(a, square, fourth):
         Tuple `(norm, bound)` of tensors of shape (..., 1, 1).
     """
     vector, schatten = first_vector(a, square, fourth)
-    norm = frobenius(ops.swapaxes(vector, -1, -2) @ a)
+    norm = frobenius(transposed(vector) @ a)
     return norm, bound_of(norm, schatten)
 
 
@@ -150,12 +182,19 @@ def probe(x, axis):
     """
     length = x.shape[axis]
     if isinstance(length, int):
-        place = np.arange(length, dtype="int32")
-    else:
-        place = ops.arange(ops.shape(x)[axis], dtype="int32")
+        return ops.convert_to_tensor(_known_probe(length), dtype=x.dtype)
+    place = ops.arange(ops.shape(x)[axis], dtype="int32")
+    return ops.cos(ops.cast(_residue(place), x.dtype) * ANGLE)[:, None]
+
+
+@cache
+def _known_probe(length):
+    return np.cos(_residue(np.arange(length, dtype="int32")) * ANGLE)[:, None]
+
+
+def _residue(place):
     place = place % PRIME
-    residue = (place * place % PRIME) * MULTIPLIER % PRIME
-    return ops.cos(ops.cast(residue, x.dtype) * (2 * np.pi / PRIME))[:, None]
+    return (place * place % PRIME) * MULTIPLIER % PRIME
 
 
 def frobenius(x):

@@ -8,7 +8,7 @@ from keras import ops
 from numpy.polynomial import Chebyshev, Polynomial
 
 from keras_cond.ops import scale, singular_map
-from keras_cond.ops.gram_iteration import gram_matrices
+from keras_cond.ops.gram_matrices import gram_matrices
 from keras_cond.ops.polar import on_smaller_side
 from keras_cond.ops.quintics import best_quintic
 from keras_cond.ops.validation import (
