@@ -51,6 +51,22 @@ def add_product(addend, a, b, scale=1.0):
     return function(addend, a, b, beta=scale)
 
 
+def accumulate(total, a, b):
+    """Returns total + a b, on PyTorch in the memory of `total`, which is then spent.
+
+    `add_product` would copy the addend, which takes a third of the time of a product of
+    two hundred rows.
+
+    Args:
+        total: Tensor of shape (..., n, m) that nothing else uses.
+        a: Tensor of shape (..., n, k).
+        b: Tensor of shape (..., k, m), with the same leading axes.
+    """
+    if not on_torch() or a.ndim > 3:
+        return total + a @ b
+    return total.addmm_(a, b) if a.ndim == 2 else total.baddbmm_(a, b)
+
+
 def spread(matrix, x):
     """Returns a matrix that can be multiplied with each of those in `x`.
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_cond.backends import add_product
+from keras_cond.backends import accumulate, add_product
 from tests.autodiff import to_numpy
 
 
@@ -18,3 +18,7 @@ def test_added_product(leading, shared):
     sum_of = add_product(*map(ops.convert_to_tensor, (addend, a, b)), scale=-0.3)
     expected = -0.3 * addend.astype("float64") + a.astype("float64") @ b
     assert to_numpy(sum_of) == pytest.approx(expected, rel=1e-5, abs=1e-5)
+    if not shared:
+        sum_of = accumulate(*map(ops.convert_to_tensor, (addend.copy(), a, b)))
+        expected = addend.astype("float64") + a.astype("float64") @ b
+        assert to_numpy(sum_of) == pytest.approx(expected, rel=1e-5, abs=1e-5)

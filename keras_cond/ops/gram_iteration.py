@@ -14,7 +14,7 @@ from functools import cache
 
 from keras import ops
 
-from keras_cond.backends import add_product, own_gradient
+from keras_cond.backends import accumulate, add_product, own_gradient
 from keras_cond.ops.quintics import monic_chain, stages
 from keras_cond.ops.scale import (
     bound_of,
@@ -79,7 +79,7 @@ def _differentiable(chain, conditioned):
                 result = add_product(given, given, gain)
             else:
                 result = given @ gain
-            return add_product(result, a, slope)
+            return accumulate(result, a, slope)
 
         return value, gradient
 
@@ -114,7 +114,7 @@ def lift(a, size, square, fourth, chain):
             if factor is not None:
                 square = step @ square @ step
             step = first * eye + third * square
-            step = add_product(step, square, square) if kept else step + fourth
+            step = accumulate(step, square, square) if kept else step + fourth
             factor = step if factor is None else factor @ step
             kept.append((square, step))
         if len(kept) == len(stage):  # The first one takes a / size.
@@ -143,8 +143,8 @@ def change(cross, kept, chain):
         if gain is None:
             gain, slope = step, turn
         else:
-            slope = add_product(gain @ turn, slope, step)
+            slope = accumulate(gain @ turn, slope, step)
             gain = gain @ step
         if step is not kept[-1][1]:
-            bent = with_transpose(step @ add_product(square @ turn, bent / 2, step))
+            bent = with_transpose(step @ accumulate(square @ turn, bent / 2, step))
     return gain, slope

@@ -13,7 +13,7 @@ from functools import cache
 
 from keras import ops
 
-from keras_cond.backends import add_product, own_gradient
+from keras_cond.backends import accumulate, add_product, own_gradient
 from keras_cond.ops.quintics import monic_chain
 from keras_cond.ops.scale import (
     bound_of,
@@ -76,7 +76,7 @@ def _differentiable(chain, conditioned):
                 result = given + result
             row = transposed(vector) @ a
             row = row * (weight * size * growth / safe(norm) ** 2)
-            return add_product(result, vector, row)
+            return accumulate(result, vector, row)
 
         return value, gradient
 
@@ -109,7 +109,7 @@ def _change(a, change, chain):
         factor = add_product(eye, square, square, first - (third / 2) ** 2)
         changed = with_transpose(change @ transposed(a))
         changed = with_transpose(changed @ square)
-        change = add_product(factor @ change, changed, a)
+        change = accumulate(factor @ change, changed, a)
         a = a if index == last else factor @ a
     return change
 
