@@ -69,7 +69,7 @@ def _differentiable(chain, conditioned):
             # What p(a / size) loses as σ_max and with it the size grow, relatively.
             growth = -inner(result, a)
             if conditioned:  # And what σ_max · p gains.
-                growth = growth + inner(given, value - x) / (safe(norm) * peak)
+                growth = growth + inner(given, (value - x) / (safe(norm) * peak))
             weight = norm if conditioned else inverse
             result = (weight / size) * result
             if conditioned:
