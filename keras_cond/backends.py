@@ -156,8 +156,10 @@ def own_gradient(function):
         result, gradient = function(x)
 
         def keras_gradient(*arguments, upstream=None):
-            # PyTorch gives the gradient by name, the others as the only argument.
-            return gradient(arguments[0] if upstream is None else upstream)
+            # PyTorch gives the gradient by name, the others as the only argument; that
+            # of a lookup is sparse on TensorFlow.
+            given = arguments[0] if upstream is None else upstream
+            return gradient(ops.convert_to_tensor(given))
 
         return result, keras_gradient
 
