@@ -156,10 +156,13 @@ def own_gradient(function):
         result, gradient = function(x)
 
         def keras_gradient(*arguments, upstream=None):
-            # PyTorch gives the gradient by name, the others as the only argument; that
-            # of a lookup is sparse on TensorFlow.
+            # PyTorch gives the gradient by name, the others as the only argument.
             given = arguments[0] if upstream is None else upstream
-            return gradient(ops.convert_to_tensor(given))
+            if keras.backend.backend() == "tensorflow":
+                import tensorflow as tf
+
+                given = tf.convert_to_tensor(given)  # That of a lookup is sparse.
+            return gradient(given)
 
         return result, keras_gradient
 
