@@ -92,6 +92,7 @@ def start(arguments, name):
             )
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     importlib.import_module("keras").config.set_dtype_policy(arguments.mixed_precision)
+    importlib.import_module("benchmarks.backends").flush_denormals()
 
 
 def choose_backend(name):
