@@ -58,9 +58,9 @@ def test_a_dense_kernel_is_one_matrix_or_has_blocks_of_columns():
     blocks = to_numpy(MaxConditionNumber(5.0, num_heads=HEADS)(kernel))
     for head in np.split(blocks, HEADS, axis=1):
         assert kappa(head) <= 5.005
-    np.testing.assert_array_equal(
-        whole, to_numpy(MaxConditionNumber(5.0, False, HEADS)(kernel))
-    )
+    joint = to_numpy(MaxConditionNumber(5.0, False, HEADS)(kernel))
+    # One matrix and a batch of one are multiplied in different orders.
+    np.testing.assert_allclose(whole, joint, atol=1e-6)
 
 
 def test_heads_that_are_all_alike_are_completed():
