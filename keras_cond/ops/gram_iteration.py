@@ -17,10 +17,8 @@ from keras import ops
 from keras_cond.backends import accumulate, add_product, own_gradient
 from keras_cond.ops.quintics import monic_chain, stages
 from keras_cond.ops.scale import (
-    bound_of,
-    first_vector,
-    frobenius,
     inner,
+    measured,
     peak_and_inverse,
     safe,
     transposed,
@@ -50,13 +48,8 @@ def _differentiable(chain, conditioned):
     def value_and_gradient(x):
         peak, inverse = peak_and_inverse(x)
         a = x * inverse
-        square = transposed(a) @ a
-        fourth = square @ square
-        vector, schatten = first_vector(transposed(a), square, fourth)
-        norm = frobenius(a @ vector)
-        size = unit * bound_of(norm, schatten)
-        square = square / size**2
-        last, factor, kept = lift(a, size, square, fourth / size**4, chain)
+        square, fourth, size, norm, vector = measured(transposed(a), unit)
+        last, factor, kept = lift(a, size, square, fourth, chain)
         if conditioned:
             value = add_product(x, last, factor * (norm * peak))
         else:

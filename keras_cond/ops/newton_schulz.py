@@ -16,11 +16,9 @@ from keras import ops
 from keras_cond.backends import accumulate, add_product, own_gradient
 from keras_cond.ops.quintics import monic_chain
 from keras_cond.ops.scale import (
-    bound_of,
-    first_vector,
-    frobenius,
     gram,
     inner,
+    measured,
     peak_and_inverse,
     safe,
     transposed,
@@ -52,12 +50,8 @@ def _differentiable(chain, conditioned):
     def value_and_gradient(x):
         peak, inverse = peak_and_inverse(x)
         a = x * inverse
-        square = gram(a)
-        fourth = square @ square
-        vector, schatten = first_vector(a, square, fourth)
-        norm = frobenius(transposed(vector) @ a)
-        size = unit * bound_of(norm, schatten)
-        value = _iterate(a / size, square / size**2, fourth / size**4, chain)
+        square, fourth, size, norm, vector = measured(a, unit)
+        value = _iterate(a / size, square, fourth, chain)
         if conditioned:
             value = x + (norm * peak) * value
 

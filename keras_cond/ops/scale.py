@@ -131,6 +131,26 @@ def norm_and_bound(a, square, fourth):
     return norm, bound_of(norm, schatten)
 
 
+def measured(a, unit):
+    """Gram matrices of a matrix over its size, a bound of its norm, and what gave it.
+
+    Args:
+        a: As in `norm_and_bound`.
+        unit: float, that the size is counted in.
+
+    Returns:
+        Tuple `(square, fourth, size, norm, vector)`: a aᵀ / size² and its square, of
+        shape (..., r, r); unit · the bound and an estimate of σ_max, (..., 1, 1); the
+        first left singular vector, (..., r, 1).
+    """
+    square = gram(a)
+    fourth = square @ square
+    vector, schatten = first_vector(a, square, fourth)
+    norm = frobenius(transposed(vector) @ a)
+    size = unit * bound_of(norm, schatten)
+    return square / size**2, fourth / size**4, size, norm, vector
+
+
 def first_vector(a, square, fourth):
     """The first left singular vector, and an upper bound of σ_max.
 
