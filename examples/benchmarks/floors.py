@@ -12,13 +12,15 @@ matrix on its smaller side (r <= c), forward:
     svd graying 6 quintics in two stages: two Gram matrices, two (r r c); and small
                 products: 7 squares, 10 for the next Gram matrices, 4 to join them, 14
                 for logarithms and 7 for the exponential
-    dct graying (N N D) and (N D D), there and back
+    dct graying (N N D) and (N D D), there and back; where D is even, two of
+                (N D/2 D/2) stand for the second
 
 The gradient of a product takes two products of the same size, one for each factor; in
 stages, of the long products only the first Gram matrix has one. The derivative of the
-polar factor is written out: each quintic computes its Gram matrix and its square again,
-takes as many products of changes, and three of (r r c), the last one two. In stages
-there are three long products (one is (r c r)) and 46 small ones.
+polar factor is written out: each quintic takes one product of changes of each size,
+and another (r r c). The first and the last two have kept their matrices; the others
+compute Gram matrix, square and iterate again. In stages there are three long products
+(one is (r c r)) and 46 small ones.
 The bases of the DCT are constant and have none. A graying of raw patches has no
 gradient at all: nothing before it is trained. For an SVD, 6 c r² + 20 r³ operations
 (G. Golub, C. Van Loan, "Matrix Computations", section 8.6) stand in for products.
@@ -34,6 +36,8 @@ from keras import ops
 
 SQUARINGS = 3
 POLAR_QUINTICS = 7
+# Whose matrices are kept for the way back.
+KEPT_QUINTICS = 3
 # A matrix with so many times as many rows as columns is conditioned in stages.
 LONG = 3
 STAGES = 3
@@ -78,7 +82,8 @@ def polar_products(batch, rows, columns, gradient=False):
         small = POLAR_SMALL_PRODUCTS[gradient]
         counts = (STAGES + gradient, small, STAGES + 2 * gradient)
     elif gradient:
-        counts = (3 * POLAR_QUINTICS, 3 * POLAR_QUINTICS, 4 * POLAR_QUINTICS - 1)
+        again = POLAR_QUINTICS - KEPT_QUINTICS
+        counts = (2 * POLAR_QUINTICS + again,) * 2 + (3 * POLAR_QUINTICS + again,)
     else:
         counts = [POLAR_QUINTICS] * 3
     return _products(batch, r, c, *counts)
@@ -105,9 +110,11 @@ def _products(batch, r, c, grams, small, long):
 def dct_products(batch, rows, columns, gradient=False):
     """Products of `dct_graying`; the bases have no gradient."""
     count = 4 if gradient else 2
+    parts = 1 if columns % 2 else 2
+    part = columns // parts
     return [
         Product(count, batch, rows, rows, columns),
-        Product(count, batch, rows, columns, columns),
+        Product(parts * count, batch, rows, part, part),
     ]
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_cond.backends import spread
+from keras_cond.ops.scale import transposed
 from keras_cond.ops.validation import float_tensor
 
 
@@ -69,7 +70,7 @@ def _transform(x, axis, inverse):
         )
     x = ops.moveaxis(x, axis, -1)
     basis = dct_basis(x, -1)
-    basis = basis if inverse else ops.swapaxes(basis, -1, -2)
+    basis = basis if inverse else transposed(basis)
     # TensorFlow multiplies no vectors.
     y = x @ basis if len(x.shape) > 1 else (x[None] @ basis)[0]
     return ops.cast(ops.moveaxis(y, -1, axis), dtype)
@@ -91,6 +92,50 @@ def dct_basis(x, axis):
     place = ops.arange(length, dtype="int32")
     length = ops.cast(length, "int32")
     return spread(_cosines(place[:, None], place[None, :], length, dtype), x)
+
+
+def dct_of_channels(x):
+    """Orthonormal DCT-II along the last axis, in an order of its own.
+
+    Cosines of even frequency are symmetric, the others antisymmetric, so the sums and
+    the differences of mirrored channels need products of half the length: half of the
+    operations.
+
+    Args:
+        x: Float tensor of shape (..., N, D).
+
+    Returns:
+        Tensor of that shape: the coefficients of even frequency, then the others; in
+        their usual order where D is odd or unknown.
+    """
+    if not _splits(x):
+        return x @ transposed(dct_basis(x, -1))
+    even, odd = _half_bases(x)
+    front, back = ops.split(x, 2, axis=-1)
+    back = ops.flip(back, axis=-1)
+    coefficients = (front + back) @ transposed(even), (front - back) @ transposed(odd)
+    return ops.concatenate(coefficients, axis=-1)
+
+
+def idct_of_channels(x):
+    """The inverse and the transpose of `dct_of_channels`."""
+    if not _splits(x):
+        return x @ dct_basis(x, -1)
+    parts = zip(ops.split(x, 2, axis=-1), _half_bases(x), strict=True)
+    even, odd = (part @ basis for part, basis in parts)
+    return ops.concatenate([even + odd, ops.flip(even - odd, axis=-1)], axis=-1)
+
+
+def _splits(x):
+    length = x.shape[-1]
+    return isinstance(length, int) and length % 2 == 0
+
+
+def _half_bases(x):
+    """The front halves of the cosines of even and of odd frequency, by channel."""
+    dtype = keras.backend.standardize_dtype(x.dtype)
+    basis = constant_basis(x.shape[-1])[:, : x.shape[-1] // 2].astype(dtype)
+    return [spread(ops.convert_to_tensor(basis[i::2]), x) for i in (0, 1)]
 
 
 def masked_dct_basis(real, dtype):

@@ -3,7 +3,12 @@
 from keras import ops
 
 from keras_cond.ops import scale
-from keras_cond.ops.dct import dct_basis, masked_dct_basis
+from keras_cond.ops.dct import (
+    dct_basis,
+    dct_of_channels,
+    idct_of_channels,
+    masked_dct_basis,
+)
 from keras_cond.ops.validation import (
     check_epsilon,
     check_floor,
@@ -63,13 +68,12 @@ def dct_graying(x, epsilon, mask=None, rescale=False, floor=1e-3):
         rows = dct_basis(x, -2)
     else:
         rows = masked_dct_basis(real[..., 0], unit.dtype)
-    columns = dct_basis(x, -1)
 
-    coefficients = (rows @ unit) @ ops.swapaxes(columns, -1, -2)
+    coefficients = dct_of_channels(rows @ unit)
     largest = ops.max(ops.abs(coefficients), axis=(-2, -1), keepdims=True)
     ratio = coefficients / scale.safe(largest)
     ratio = ratio * scale.at_least(ops.abs(ratio), floor) ** (epsilon - 1)
-    grayed = (ops.swapaxes(rows, -1, -2) @ ratio) @ columns
+    grayed = scale.transposed(rows) @ idct_of_channels(ratio)
     if rescale:
         grayed = grayed * (largest * peak)
     if real is not None:

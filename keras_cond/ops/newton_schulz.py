@@ -1,17 +1,16 @@
 """The polar factor by matrix products, with its derivative written out.
 
 Differentiated operation by operation, each step would keep three matrices for the way
-back, on XLA their transposes too: in all some forty times the input. Here none is kept.
-The polar factor with a floor is an odd function of the singular values, and the
-derivative of such a function is its own adjoint: what takes a change of the input to
-one of the result also takes a gradient back. So it runs from the first step to the
-last, beside the iteration itself; and since changes of Gram matrices are symmetric, it
-takes half their products. Together this costs as much as the usual way.
+back, on XLA their transposes too: in all some forty times the input. The polar factor
+with a floor is an odd function of the singular values, and the derivative of such a
+function is its own adjoint: what takes a change of the input to one of the result also
+takes a gradient back. So it runs from the first step to the last, beside the iteration
+itself, which need not be kept; and since changes of Gram matrices are symmetric, it
+takes half their products. Each matrix that is kept after all saves the product that
+makes it: those of the first step and of the last two are, eight in all.
 """
 
 from functools import cache
-
-from keras import ops
 
 from keras_cond.backends import accumulate, add_product, own_gradient
 from keras_cond.ops.quintics import monic_chain
@@ -51,7 +50,7 @@ def _differentiable(chain, conditioned):
         peak, inverse = peak_and_inverse(x)
         a = x * inverse
         square, fourth, size, norm, vector = measured(a, unit)
-        value = _iterate(a / size, square, fourth, chain)
+        value, kept = _iterate(a / size, square, fourth, chain)
         if conditioned:
             value = x + (norm * peak) * value
 
@@ -59,7 +58,7 @@ def _differentiable(chain, conditioned):
             # XLA would start the iteration before it is needed, and keep all of it.
             late = 0 * given[..., :1, :1]
             a = x * ((inverse + late) / size)
-            result = _change(a, given, chain)
+            result = _change(a, given, kept, chain)
             # What p(a / size) loses as σ_max and with it the size grow, relatively.
             growth = -inner(result, a)
             if conditioned:  # And what σ_max · p gains.
@@ -78,36 +77,50 @@ def _differentiable(chain, conditioned):
 
 
 def _iterate(a, square, fourth, chain):
-    """Returns the last iterate, for a matrix over the unit of `monic_chain`.
+    """The last iterate, and what `_change` needs of the way there.
 
-    Equal rows of `a` have equal rows in every product, to the last bit.
+    Args:
+        a: The matrix over the unit of `monic_chain`.
+        square: Its Gram matrix.
+        fourth: The square of that.
+        chain: From `quintics.quintic_chain`.
+
+    Returns:
+        The iterate, whose rows are equal to the last bit where those of `a` are; and a
+        dict from the index of a step to its iterate (None for the first), Gram matrix
+        and factor.
     """
     _, steps = monic_chain(chain)
+    kept = {}
     for index, (first, third) in enumerate(steps):
         if index:
-            square = gram(a)
-            factor = add_product(square, square, square, third)
+            square, factor = _gram_and_factor(a, third)
         else:
             factor = third * square + fourth
+        if index in (0, len(steps) - 2, len(steps) - 1):
+            kept[index] = (a if index else None, square, factor)
         a = add_product(a, factor, a, first)
-    return a
+    return a, kept
 
 
-def _change(a, change, chain):
+def _change(a, change, kept, chain):
     """The change of the last iterate for a change of `a`."""
     _, steps = monic_chain(chain)
-    eye, last = _identity(a), len(steps) - 1
     for index, (first, third) in enumerate(steps):
-        # first + third s² + s⁴ is a square and a constant.
-        square = add_product(eye, a, transposed(a), third / 2)
-        factor = add_product(eye, square, square, first - (third / 2) ** 2)
-        changed = with_transpose(change @ transposed(a))
-        changed = with_transpose(changed @ square)
-        change = accumulate(factor @ change, changed, a)
-        a = a if index == last else factor @ a
+        if index in kept:
+            known, square, factor = kept[index]
+            a = a if known is None else known
+        else:
+            square, factor = _gram_and_factor(a, third)
+        bent = with_transpose(change @ transposed(a))
+        turn = with_transpose(add_product(bent, bent, square, third / 2))
+        change = accumulate(add_product(change, factor, change, first), turn, a)
+        if index + 1 not in kept and index + 1 < len(steps):
+            a = add_product(a, factor, a, first)
     return change
 
 
-def _identity(a):
-    size = a.shape[-2]
-    return ops.eye(ops.shape(a)[-2] if size is None else size, dtype=a.dtype)
+def _gram_and_factor(a, third):
+    """The Gram matrix S of `a`, and third · S + S²; the step adds first · I to that."""
+    square = gram(a)
+    return square, add_product(square, square, square, third)

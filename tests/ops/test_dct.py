@@ -6,6 +6,7 @@ import scipy.fft
 from keras import ops
 
 from keras_cond.ops import dct, idct
+from keras_cond.ops.dct import dct_of_channels, idct_of_channels
 from tests.autodiff import compiled, dtype_of, float64, gradient, to_numpy, weighted_sum
 
 LENGTHS = (1, 2, 3, 5, 7, 8, 64, 197)
@@ -40,6 +41,28 @@ def test_idct_is_scipys_and_undoes_dct(length, axis):
     )
     back = idct(dct(tensor(x), axis=axis), axis=axis)
     np.testing.assert_allclose(to_numpy(back), x, atol=3e-5)
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3), (2, 1, 3)])
+@pytest.mark.parametrize("length", LENGTHS)
+def test_dct_of_channels_is_scipys_with_even_frequencies_first(length, shape):
+    x = noise(*shape, length)
+    expected = scipy.fft.dct(x, norm="ortho")
+    if length % 2 == 0:
+        expected = np.concatenate([expected[..., 0::2], expected[..., 1::2]], axis=-1)
+    got = dct_of_channels(tensor(x))
+    np.testing.assert_allclose(to_numpy(got), expected, atol=2e-5)
+    np.testing.assert_allclose(to_numpy(idct_of_channels(got)), x, atol=3e-5)
+
+
+def test_dct_of_channels_keeps_float64():
+    x = np.random.default_rng(0).standard_normal((2, 8))
+    expected = scipy.fft.dct(x, norm="ortho").reshape(2, 4, 2).swapaxes(1, 2)
+    with float64():
+        got = dct_of_channels(tensor(x, "float64"))
+        back = to_numpy(idct_of_channels(got))
+    np.testing.assert_allclose(to_numpy(got), expected.reshape(2, 8), atol=1e-12)
+    np.testing.assert_allclose(back, x, atol=1e-12)
 
 
 @pytest.mark.parametrize("length", [5, 197])
