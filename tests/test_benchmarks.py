@@ -34,6 +34,7 @@ MODE = "graph" if BACKEND == "tensorflow" else MODES[BACKEND][0]
 # of table.
 BLOCKS = {
     "overhead": "steps",
+    "widths": "steps",
     "bfloat16": "steps",
     "memory": "memory",
     "growth": "growth",

@@ -12,6 +12,8 @@ makes it: those of the first step and of the last two are, eight in all.
 
 from functools import cache
 
+from keras import ops
+
 from keras_cond.backends import accumulate, add_product, own_gradient
 from keras_cond.ops.quintics import monic_chain
 from keras_cond.ops.scale import (
@@ -53,6 +55,8 @@ def _differentiable(chain, conditioned):
         value, kept = _iterate(a / size, square, fourth, chain)
         if conditioned:
             value = x + (norm * peak) * value
+        # On PyTorch the result leads back here: a circle, which waits to be collected.
+        same = ops.stop_gradient(value)
 
         def gradient(given):
             # XLA would start the iteration before it is needed, and keep all of it.
@@ -62,7 +66,7 @@ def _differentiable(chain, conditioned):
             # What p(a / size) loses as σ_max and with it the size grow, relatively.
             growth = -inner(result, a)
             if conditioned:  # And what σ_max · p gains.
-                growth = growth + inner(given, (value - x) / (safe(norm) * peak))
+                growth = growth + inner(given, (same - x) / (safe(norm) * peak))
             weight = norm if conditioned else inverse
             result = (weight / size) * result
             if conditioned:

@@ -1,5 +1,8 @@
 """The written-out derivative of the polar factor by matrix products."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -63,6 +66,27 @@ def test_monic_quintics_are_the_same_chain():
         expected = a * expected + b * expected**3 + c * expected**5
         got = first * got + third * got**3 + got**5
     np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="Others count no references.")
+@pytest.mark.parametrize("function", [polar, condition])
+@pytest.mark.parametrize("shape", [(2, 6, 5), (2, 20, 5)])
+def test_result_is_forgotten_at_once(function, shape):
+    """A circle of references would keep all of a step until the next collection."""
+    x = np.random.default_rng(0).standard_normal(shape).astype("float32")
+    x = ops.convert_to_tensor(x).requires_grad_()
+    gc.disable()
+    try:
+        result = function(x)
+        result.sum().backward()
+        node = result.grad_fn
+        while "CustomGradient" not in node.name():
+            node = node.next_functions[0][0]
+        alive = weakref.ref(node)
+        del result, node
+        assert alive() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.skipif(BACKEND != "jax", reason="Only JAX tells what a program needs.")
